@@ -1,4 +1,4 @@
-//! Lists the functions. Every folder in `functions/` contains a crate with the folder's name and a `function(&Env)`.
+//! Lists the functions. Every folder in `functions/` contains a crate of the same name, which exports `function(&Env)`.
 
 use std::{env, error::Error, fs, path::Path};
 

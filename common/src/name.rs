@@ -48,7 +48,7 @@ impl Name {
 }
 
 /// The service's name, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at least
-/// one of them visible, and none of them in need of escaping in an email header (RFC 5322, 3.2.4).
+/// one of them visible, and none that needs escaping in an email header (RFC 5322, 3.2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 

@@ -269,7 +269,7 @@ async fn receive(
     }
 }
 
-/// Verifies both signatures by their specification, without the service's own code.
+/// Verifies both signatures according to their specification, without the service's own code.
 fn verify(headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let hexadecimal = hex::encode(hmac(&[body])?);
     ensure!(header(headers, "x-webhook-signature")? == hexadecimal, "x-webhook-signature is wrong");

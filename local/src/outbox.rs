@@ -1,5 +1,5 @@
-//! The embedded SES: accepts every email and keeps it in memory. It has one operation, `SendEmail`, because the service
-//! calls no other. A published implementation of all operations took more time to compile than the service's functions.
+//! The embedded SES: accepts every email and keeps it in memory. It implements only `SendEmail`, because the service
+//! calls nothing else. A published implementation of all operations took longer to compile than the functions.
 
 use std::sync::{Arc, Mutex};
 

@@ -15,7 +15,7 @@ use crate::{functions::Function, template::Mapping};
 /// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
 const MAX_CONCURRENCY: usize = 32;
 
-/// The number of seconds that a receive call waits for a first message.
+/// The number of seconds that a receive call waits for the first message.
 const WAIT_SECONDS: i32 = 1;
 
 /// A queue and the function that processes its messages.

@@ -89,7 +89,7 @@ pub(crate) async fn create_queues(
 pub(crate) struct Services {
     /// All emails sent so far.
     pub(crate) mail: Outbox,
-    /// Held until the end. Once it is dropped, nothing more is written, even if a connection outlives the tasks.
+    /// Held until the services stop. Dropping it prevents further writes, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,

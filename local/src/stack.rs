@@ -243,7 +243,7 @@ impl Stack {
     }
 
     /// Polls a queue once: receives a batch, passes it to the queue's function, and deletes the records that succeeded.
-    /// Waits up to a second for a first record. Returns the number of received records.
+    /// Waits up to a second for the first record. Returns the number of received records.
     ///
     /// # Errors
     /// No function reads this queue, or the queue cannot be read. If the function fails, this call succeeds anyway, and

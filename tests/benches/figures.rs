@@ -52,7 +52,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// `runs`, or a tenth in a quick run, but at least five, because the median of two is noise.
+    /// `runs`, or a tenth of that in a quick run, but at least five, because a median of two is noise.
     fn runs(self, runs: usize) -> usize {
         if self.quick { (runs / 10).max(5) } else { runs }
     }

@@ -2,15 +2,15 @@
 //! tenants concurrently:
 //!
 //! - A: one or many bad tenants with receivers that misbehave in one of several modes.
-//! - B: a healthy tenant with a receiver that has accepted events before. B sends a hundred events in A's burst, and
-//!   another hundred afterward, while A continues.
-//! - S: a tenant with a receiver that always takes 0.8 seconds, even before the burst. S sends twenty events in A's
-//!   burst.
+//! - B: a healthy tenant with a receiver that has accepted events before. B sends a hundred events during A's
+//!   burst, and another hundred afterward, while A continues.
+//! - S: a tenant with a receiver that always takes 0.8 seconds, even before the burst. S sends twenty events during
+//!   A's burst.
 //! - N: a healthy tenant that sends its first event in the middle of the burst.
-//! - H: a healthy endpoint of the first bad tenant, with the same events as the bad endpoints.
+//! - H: a healthy endpoint of the first bad tenant, which gets the same events as the bad endpoints.
 //!
 //! The benchmark measures the time from sending to arrival, the cost of the run, and the number of the first bad
-//! tenant's deliveries that are missing in the log after all events have been received from their queue. Two controls
+//! tenant's deliveries that are missing from the log after all events have been received from their queue. Two controls
 //! determine the bounds: B alone, and A with healthy receivers. The benchmark prints a table, and exits with 1 if a
 //! bound is exceeded.
 //!

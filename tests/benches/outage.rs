@@ -1,10 +1,10 @@
 //! The work of `deliveries-wake` after a total outage in which 1,000 events a second from 100 tenants have failed for
 //! an hour. In a minute, 180,000 long waits end and 180,000 due rows are checked; then all tenants start recoveries.
 //!
-//! The function is built as it is deployed, and each sweeper has a process, with the embedded tables and queues. Each
-//! sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a delivery
-//! is not woken, or is woken twice; if a process needs too much memory; or if the template gives the sweepers too
-//! little CPU to keep up. The benchmark writes the measurements to `docs/performance.md`.
+//! The function is built as it is deployed, and runs against the embedded tables and queues. Each sweeper has two
+//! processes, which are invoked at once, as if the sweep of a minute took longer than a minute. The run fails if a
+//! delivery is not woken, or is woken twice; if a process needs too much memory; or if the template gives the sweepers
+//! too little CPU to keep up. The benchmark writes the measurements to `docs/performance.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage
@@ -35,7 +35,7 @@ use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
 use sweep::{Measured, Sweepers};
 use tests::World;
 
-/// The number of long waits that end in a minute.
+/// The number of long waits that end in one minute.
 const ROWS: usize = 180_000;
 /// The number of recovered deliveries, less than the 600,000 that a hundred recoveries resend in a minute.
 const RECOVERED: usize = 60_000;

@@ -23,7 +23,7 @@ use crate::{
 /// The duration of an outage, in milliseconds: longer than a client retries.
 const DOWN: u64 = 8000;
 
-/// A script with a name. The aimed faults are added to the script's.
+/// A named script. The aimed faults are added to its own faults.
 pub(crate) struct Aimed {
     pub(crate) name: String,
     pub(crate) script: Script,
@@ -120,7 +120,7 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
     }
 }
 
-/// The worlds where each call fails.
+/// The worlds in which each call fails in turn.
 fn small() -> Vec<Aimed> {
     let good = || receiver(&[], Manner::Prompt);
     let worlds = [
@@ -128,7 +128,7 @@ fn small() -> Vec<Aimed> {
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
-        // A slow endpoint and a good one: one event is cut off and postponed, another is postponed at once.
+        // A slow endpoint and a good one: one attempt is cut off and postponed, and another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
         // The first attempt is quick enough, but a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
@@ -145,7 +145,7 @@ fn small() -> Vec<Aimed> {
 /// Worlds with long waits, and one with many calls by the tenant. They make too many AWS calls for `cargo test`.
 fn large() -> Vec<Aimed> {
     let worlds = [
-        // A 410, then the endpoint is enabled, recovered and tested.
+        // The receiver responds with 410. Then the endpoint is enabled, recovered and tested.
         (
             "gone",
             world(
@@ -244,8 +244,8 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The faults for each change. Queries are omitted, because most are similar queries by the sweep. Returns the share
-/// that runs in `cargo test`, and the rest. The parts are of all worlds, operations and faults.
+/// The faults that are tested for each change. Queries are omitted, because most are similar queries by the sweep.
+/// Returns the share that runs in `cargo test`, and the rest. Both cover all worlds, operations and faults.
 fn parts() -> (Vec<Aimed>, Vec<Aimed>) {
     let (mut share, mut rest) = (Vec::new(), Vec::new());
     for (number, aimed) in (0..).zip(failing(small(), "Query")) {

@@ -25,8 +25,8 @@ use crate::{
 
 /// The neighbor: a healthy tenant with a receiver that has accepted deliveries before.
 const NEIGHBOR: usize = 0;
-/// The number of healthy tenants whose first event is in each burst. In the numbering, they come between the neighbor
-/// and the bad tenants.
+/// For each burst, the number of healthy tenants whose first event is part of it. These tenants are numbered after the
+/// neighbor and before the bad tenants.
 const NEW: usize = 3;
 /// A tenant with a receiver that has been known to be slow since before the burst.
 const SLOW_TENANT: usize = 1 + 2 * NEW;
@@ -48,7 +48,7 @@ const SLOWS: Time = Duration::from_secs(22);
 const BURST: Duration = Duration::from_millis(500);
 /// The time between the neighbor's events before and after a burst.
 const PACE: Duration = Duration::from_millis(500);
-/// The interval of the bad tenants' events after a burst, if they continue, and its duration.
+/// The interval between the bad tenants' events after a burst, if they continue, and the duration of that phase.
 const BAD_PACE: Duration = Duration::from_millis(20);
 const GOING_ON: Duration = Duration::from_secs(59);
 /// The interval at which the log is searched for waiting deliveries.
@@ -90,7 +90,7 @@ struct Figures {
     bursts: Vec<[Latencies; 4]>,
     /// The deliveries to the receiver that becomes slow, from that time on.
     slowing: Latencies,
-    /// The number of the neighbor's deliveries in the log without an attempt.
+    /// The number of the neighbor's deliveries that are in the log without an attempt.
     untried: usize,
     /// The number of attempts for all tenants; for healthy tenants, it is small and constant.
     attempts: usize,

@@ -32,17 +32,17 @@ const fn minutes(minutes: u64) -> Duration {
 /// When the receivers fail and return.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
-/// The end of the run. When the receivers return, the longest wait in progress takes two hours plus up to 20%.
+/// The end of the run. When the receivers return, the longest wait in progress lasts two hours plus up to 20%.
 const END: Time = BACK.saturating_add(minutes(150));
 /// The table's periods, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
-/// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate of requests.
+/// Until this many minutes after the return, a receiver gets at most this multiple of its usual request rate.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
 /// The period over which alarms evaluate metrics.
 const PERIOD: Duration = minutes(5);
-/// The maximum time by which a long wait is exceeded. It ends when its minute is swept.
+/// The maximum time by which a long wait is exceeded, because the wait ends when its minute is swept.
 const SLACK: Duration = Duration::from_secs(65);
-/// The time after a sweep in which an attempt may have been woken by it.
+/// An attempt that begins within this time after a sweep may have been caused by the sweep.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// The maximum delay of an event for a slow receiver.
@@ -73,10 +73,10 @@ const HANGING: Hour = Hour { tenants: 10, every: minutes(1), manner: Manner::Han
 /// An event, and the fate of its delivery.
 struct Sent {
     at: Time,
-    /// When its receiver accepted it.
+    /// When the receiver accepted the delivery.
     taken: Vec<Time>,
-    /// When the delivery first appeared in the log: after its acceptance, unless the first attempt failed or was
-    /// postponed.
+    /// When the delivery first appeared in the log: after the receiver accepted it, unless the first attempt failed or
+    /// was postponed.
     logged: Time,
     status: String,
     /// The start and end of each attempt, according to the log.
@@ -91,7 +91,7 @@ struct Seen {
     metrics: Metrics,
 }
 
-/// The metrics that the functions emit, in each period: the sum of the values, and the highest.
+/// The metrics that the functions emit, in each period: the sum of the values and the highest value.
 #[derive(Clone, Default)]
 struct Metrics(Arc<Mutex<BTreeMap<Period, (f64, f64)>>>);
 

@@ -1,7 +1,7 @@
 //! The delivery protocol under virtual time: the real functions in a simulated world with every kind of fault. A seed
 //! determines everything, so every run can be repeated byte for byte.
 //!
-//! `docs/reliability.md` explains the checked promises and the runs of seeds. Other runs:
+//! `docs/reliability.md` explains which promises are checked and how seeds are run. Other runs:
 //!
 //! ```sh
 //! SEEDS=300 cargo test -p tests --test simulation digests -- --ignored --nocapture    # a digest of each history
@@ -11,7 +11,7 @@
 //! cargo test -p tests --test simulation an_hour_of -- --ignored --nocapture           # an hour without receivers, at full length
 //! ```
 //!
-//! Record the digests before a refactoring: they must be the same afterward.
+//! Record the digests before you refactor: they must be the same afterward.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 #![expect(clippy::print_stdout, reason = "a simulation reports its history")]
@@ -50,7 +50,7 @@ use sha2::{Digest, Sha256};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The number of seeds for each change.
+/// The number of seeds that run for each change.
 const SEEDS: u64 = 200;
 
 /// `cargo test` runs one in this many of the seeds and of the aimed faults; `.ci/run` also runs the others.

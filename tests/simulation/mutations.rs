@@ -108,7 +108,7 @@ fn sources(files: &[String]) -> Vec<Source> {
     sources.collect()
 }
 
-/// Applies changes to a file's text. Each has the number of its mutation and the new code. Changes may be nested.
+/// Applies changes to a file's text. Each change states its mutation's number and the new code. Changes may be nested.
 fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     let mut inserts = Vec::new();
     for (Range { start, end }, number, new) in changes {
@@ -239,8 +239,8 @@ fn each_mutation_is_found() {
     assert_eq!(missed, 0, "of {} mutations", results.len());
 }
 
-/// A mutation of code that has changed is skipped until the next run of the list, when it is fixed or deleted. At most
-/// a tenth of the mutations may be in this state.
+/// A mutation whose code has since changed is skipped until the next run of the list, when it is fixed or deleted. At
+/// most a tenth of the mutations may be in this state.
 #[test]
 fn nine_of_ten_mutations_apply_to_this_code() {
     let mutations = listed(&sources(&files()));

@@ -24,7 +24,7 @@ const DOWN: [Manner; 5] = [
     Manner::Answers(200, 60_000, None),
 ];
 
-/// An event at the beginning, in the middle and at the end of an outage. The seed determines the jitter.
+/// One event each at the beginning, in the middle and at the end of an outage. The seed determines the jitter.
 fn script(seed: u64) -> Script {
     let receiver = |manner| Receiver {
         phases: vec![(OUTAGE, manner), (Duration::MAX, Manner::Prompt)],

@@ -45,7 +45,7 @@ struct Taken {
     ends: Time,
 }
 
-/// A settlement with a response.
+/// A settlement that got a response.
 struct Settled {
     delivery: String,
     lease: String,
@@ -130,7 +130,7 @@ async fn take(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng:
     }
 }
 
-/// Performs a random action on a delivery; near the end of the run, only successful ones.
+/// Performs a random action on a delivery; near the end of the run, always settles it as a success.
 async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bool, rng: &mut Rng) {
     let world = &client.world;
     let deed = match rng.u32(0..16) {

@@ -141,7 +141,7 @@ impl Queue {
         self.messages.iter().map(|message| message.visible_at).min()
     }
 
-    /// A description of its messages, for reporting a failure.
+    /// A description of the queue's messages, for failure reports.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.messages
             .iter()

@@ -233,7 +233,7 @@ fn answer(to: To, status: u16, wait: Option<u64>) -> String {
     format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}")
 }
 
-/// Reads the head and a request's body.
+/// Reads the head and the body of a request.
 async fn request(stream: &mut DuplexStream, buffer: &mut Vec<u8>) -> io::Result<Option<(String, String)>> {
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {

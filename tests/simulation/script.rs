@@ -29,7 +29,7 @@ pub(crate) struct Script {
     pub(crate) skew: i64,
     /// The number of minutes between two sweeps. Less frequent sweeps cover more minutes each.
     pub(crate) sweep_every: u64,
-    /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of a run's time, and
+    /// Whether the sweep also runs in minutes without work. Sweeps without work would take up nine tenths of a run, and
     /// always behave the same.
     pub(crate) sweeps_idly: bool,
     /// The end of the period with faults.
@@ -102,13 +102,13 @@ pub(crate) enum Manner {
     Hangs,
     /// Closes the connection after the request.
     Cuts,
-    /// Closes the connection in the middle of a 200's body.
+    /// Closes the connection in the middle of the body of a 200 response.
     CutsShort,
     /// Refuses connections.
     Refuses,
     /// Never accepts a connection.
     Swallows,
-    /// Its name has no address.
+    /// Its host name does not resolve.
     Nameless,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Its job's id.
+    /// The id of its job.
     pub(crate) fn job(&self) -> String {
         format!("t{}-j{}", self.tenant, self.number)
     }

@@ -24,7 +24,7 @@ use crate::{
 /// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// The time in which a copy of an event is handled as a new event.
+/// The time within which a copy of an event is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub(crate) struct State {
     pub(crate) handled: BTreeMap<String, Within>,
     /// When each delivery first appeared in the log, by its partition and sort key.
     pub(crate) logged: BTreeMap<[String; 2], Time>,
-    /// Forbidden changes of states in the log.
+    /// Forbidden state changes in the log.
     pub(crate) misled: Vec<String>,
     /// Held deliveries that became pending without a resend or a recovery.
     pub(crate) unasked: Vec<String>,

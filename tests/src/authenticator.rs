@@ -1,4 +1,4 @@
-//! An authenticator app: codes by RFC 6238, computed from the secret of an `otpauth` link, without the service's code.
+//! An authenticator app: RFC 6238 codes, computed from the secret in an `otpauth` link, without the service's code.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +54,7 @@ impl Authenticator {
         format!("{:06}", (number & 0x7fff_ffff) % 1_000_000)
     }
 
-    /// A code that is wrong now and for a while.
+    /// A code that is wrong now and stays wrong for a while.
     #[must_use]
     pub fn wrong_code(&self) -> String {
         let right: Vec<_> = (-3..10).map(|step| self.code(step)).collect();
@@ -68,7 +68,7 @@ impl Authenticator {
 pub struct Protected {
     pub app: Authenticator,
     pub backup_codes: Vec<String>,
-    /// The session that enabling started, as a `cookie` header.
+    /// The session that began when the second factor was enabled, as a `cookie` header.
     pub cookie: String,
 }
 
@@ -91,7 +91,7 @@ impl World {
         self.set("users", ("pk", &format!("user#{id}")), json!({"totp_step": null})).await;
     }
 
-    /// Enters the correct password of a user with a second factor. Returns the cookie of the sign-in.
+    /// Enters the correct password of a user with a second factor. Returns the cookie of the unfinished sign-in.
     pub async fn begin_sign_in(&self, email: &str, password: &str) -> String {
         let answer = self.sign_in(email, password).await;
         let needs_code = json!({"twoFactorRedirect": true, "twoFactorMethods": ["totp"]});

@@ -9,7 +9,7 @@ pub struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// A browser that sends this `cookie` header; none if it is empty.
+    /// A browser that sends this `cookie` header, or no `cookie` header if the value is empty.
     #[must_use]
     pub fn new(world: &'a World, cookie: &str) -> Self {
         Self { world, cookie: cookie.to_owned() }

@@ -1,4 +1,4 @@
-//! Checks every response to a test against the OpenAPI description.
+//! Checks every response that a test gets against the OpenAPI description.
 
 #![expect(clippy::missing_panics_doc, reason = "a wrong description fails the test")]
 
@@ -19,7 +19,7 @@ enum Response {
     Other,
 }
 
-/// Checks a response from the API. API Gateway answers requests to paths without a description.
+/// Checks a response from the API. API Gateway itself answers requests to undescribed paths.
 pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     let Some(operation) = operations().get(&(method.as_str().to_lowercase(), path.to_owned())) else { return };
     let response = operation.0.get(&status);
@@ -85,24 +85,24 @@ pub fn routes() -> Vec<(String, Value)> {
     routes.collect()
 }
 
-/// A part of the document, with its reference resolved.
+/// A part of the document. If it is a reference, the target of the reference.
 #[must_use]
 pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
     let Some(reference) = part["$ref"].as_str() else { return part };
     document.pointer(reference.trim_start_matches('#')).expect("the target of a reference")
 }
 
-/// The examples of a response with several examples.
+/// The examples of a response that has several.
 pub fn examples(media: &Value) -> impl Iterator<Item = &Value> {
     media["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"])
 }
 
-/// Checks values against a schema of the document. Formats are checked only in requests, because a response can contain
+/// Checks values against a schema in the document. Formats are checked only in requests, because a response can contain
 /// values that were stored before a rule existed.
 #[must_use]
 pub fn validator(schema: &Value, document: &Value, formats: bool) -> Validator {
     let mut schema = schema.clone();
-    // The schema refers to the components.
+    // The schema refers to the document's components.
     schema["components"] = json!({ "schemas": document["components"]["schemas"] });
     jsonschema::draft202012::options().should_validate_formats(formats).build(&schema).expect("a schema")
 }

@@ -67,7 +67,7 @@ impl<P> Doomed<P> {
         Self { process, cut_off, _proxies: proxies }
     }
 
-    /// Whether a call has failed.
+    /// Whether a call has already failed.
     #[must_use]
     pub fn has_died(&self) -> bool {
         self.cut_off.is_reached()
@@ -93,7 +93,7 @@ const AT_ONCE: usize = 12;
 /// The number of consecutive processes that must finish before their fault. One is not enough, because the number of
 /// calls varies.
 const BEYOND: usize = 3;
-/// An upper bound for a process's calls.
+/// An upper bound for the number of a process's calls.
 const MOST: usize = 200;
 /// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so
 /// only `.ci/run` sets the variable.
@@ -121,8 +121,8 @@ impl<T> Lives<T> {
 }
 
 /// Makes a process die at the first of these calls, another one at a later call, and so on, until processes finish with
-/// fewer calls. `life` returns whether its process has died, and the result. If the variable `EVERY_CALL` is set, no
-/// call is omitted.
+/// fewer calls. `life` returns whether its process died, and the result. If the variable `EVERY_CALL` is set, no call
+/// is omitted.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,

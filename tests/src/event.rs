@@ -17,7 +17,7 @@ pub fn callback(tenant: &str, job: impl ToString, url: impl Into<String>) -> Val
     event
 }
 
-/// The event that Lambda passes to the function for these messages of the job-events queue.
+/// The event that Lambda passes to the function for these messages from the job-events queue.
 #[must_use]
 pub fn records<T: ToString>(bodies: impl IntoIterator<Item = T>) -> Value {
     let records = bodies.into_iter().enumerate().map(|(number, body)| {

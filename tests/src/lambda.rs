@@ -116,7 +116,7 @@ impl Lambda {
         answers
     }
 
-    /// The CPU time of all its threads so far, to the nanosecond.
+    /// The CPU time of all the function's threads so far, to the nanosecond.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").filter_map(Result::ok);
@@ -127,13 +127,13 @@ impl Lambda {
         Duration::from_nanos(nanoseconds.sum())
     }
 
-    /// Its resident memory in KiB: the current (`VmRSS`) or the peak (`VmHWM`).
+    /// The function's resident memory in KiB: the current value (`VmRSS`) or the peak (`VmHWM`).
     #[must_use]
     pub fn memory(&self, line: &str) -> u64 {
         memory(self.pid(), line)
     }
 
-    /// Stops it with SIGTERM, as Lambda does. Returns its exit status, and its output if that was piped.
+    /// Stops the function with SIGTERM, as Lambda does. Returns its exit status, and its output if that was piped.
     pub async fn end(mut self) -> (ExitStatus, String) {
         let kill = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await;
         assert!(kill.expect("kill runs").success());

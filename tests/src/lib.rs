@@ -34,8 +34,8 @@ pub fn plain_http() -> reqwest::ClientBuilder {
     reqwest::Client::builder().tls_certs_only([]).no_proxy()
 }
 
-/// Cargo, as if run from a shell. The variables that Cargo sets for the package of this process are removed, because
-/// changing these variables would recompile `ring` and its dependents.
+/// Cargo, as if run from a shell. The variables that Cargo sets for this process's package are removed; otherwise,
+/// Cargo would recompile `ring` and its dependents.
 #[must_use]
 pub fn cargo() -> std::process::Command {
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -40,7 +40,7 @@ pub fn of_this_test() -> Own {
     Own(lines.map(|(_, line)| serde_json::from_slice(line).expect("JSON")).collect())
 }
 
-/// The lines of a test.
+/// The lines that belong to a test.
 pub struct Own(pub Vec<Value>);
 
 impl Own {
@@ -83,7 +83,7 @@ impl MakeWriter<'_> for Collector {
     }
 }
 
-/// A line in the process of being written.
+/// A line that is being written.
 struct Line(Vec<u8>);
 
 impl io::Write for Line {

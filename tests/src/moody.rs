@@ -12,11 +12,11 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// The response time to a request, and the response's status.
+/// The time until a response, and its status.
 pub type Answer = (Duration, u16);
 /// A quick success.
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
-/// A success that is too late for the time limit in shared queues.
+/// A success that takes longer than the time limit in shared queues.
 pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
 /// A success that comes after every timeout.
 pub const FOREVER: Answer = (Duration::from_secs(600), 200);
@@ -67,7 +67,7 @@ impl Moody {
     }
 
     /// For each request: the number of requests in flight when it arrived, and the number accepted by then. The first
-    /// request counts only itself, because it may be cut off.
+    /// request counts only itself, because it may be cut off early.
     #[must_use]
     pub fn seen(&self) -> Vec<(usize, usize)> {
         self.mood().seen.clone()

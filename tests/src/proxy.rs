@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::plain_http;
 
-/// The percentage of calls that fail before taking effect. The same percentage fails afterward.
+/// The percentage of calls that fail before taking effect. The same percentage fails after taking effect.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
@@ -37,7 +37,7 @@ enum Manner {
 /// Returns a status and body, or `None` to forward the call.
 type Answer = dyn Fn(&Call) -> Option<(u16, Value)> + Send + Sync;
 
-/// A call to the tables or the queues, which dereferences to its body's members.
+/// A call to the tables or the queues, which dereferences to the fields in its body.
 pub struct Call {
     /// The name of the calling function, which the local runner sets as the function's access key.
     pub function: String,
@@ -67,8 +67,8 @@ impl Index<&str> for Call {
     }
 }
 
-/// The calls that fail, numbered across all proxies that share this value. If all calls from some point on fail, the
-/// calling process appears to be dead.
+/// The calls that fail. Calls are numbered across all proxies that share this value. If all calls from some point on
+/// fail, the calling process appears to be dead.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);
 
@@ -132,8 +132,8 @@ pub struct Units {
 }
 
 struct Shared {
-    /// The service's address behind the proxy. The tables' address is set later: it is known only after the functions
-    /// have started, and the functions need the proxy's address.
+    /// The service's address behind the proxy. The address of the tables is set later, because it is known only after
+    /// the functions have started, and they need the proxy's address to start.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
@@ -257,8 +257,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
 }
 
-/// The call to a table, with an added request to return the consumed capacity. (The embedded tables do not verify
-/// signatures.)
+/// The call to a table, changed to request the consumed capacity. (The embedded tables do not verify signatures.)
 fn asking_for_capacity(body: &[u8]) -> Bytes {
     let mut call: Value = serde_json::from_slice(body).expect("a call of a table");
     call["ReturnConsumedCapacity"] = json!("TOTAL");
@@ -266,9 +265,9 @@ fn asking_for_capacity(body: &[u8]) -> Bytes {
 }
 
 impl Shared {
-    /// Adds the capacity in the response: of one table, or of each table in the call.
+    /// Adds the capacity stated in the response, for one table or for each table in the call.
     fn meter(&self, call: &HeaderMap, answer: &[u8]) {
-        let answer: Value = serde_json::from_slice(answer).expect("an answer of a table");
+        let answer: Value = serde_json::from_slice(answer).expect("a response from a table");
         let used = &answer["ConsumedCapacity"];
         let tables = used.as_array().map_or(std::slice::from_ref(used), Vec::as_slice);
         let used: f64 = tables.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum();
@@ -297,7 +296,7 @@ fn failure() -> Response<Body> {
     respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), Bytes::new())
 }
 
-/// Returns a number below 100 for each call, which is the same in every run (the finalizer of SplitMix64).
+/// Returns a number below 100 for each call, the same in every run (using the finalizer of SplitMix64).
 fn draw(call: u64) -> u64 {
     let mut mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -28,12 +28,12 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
-    /// When the complete request had arrived.
+    /// When the request had arrived completely.
     pub at: Instant,
 }
 
 impl Received {
-    /// The header `name`, empty if it is missing.
+    /// The header `name`, or an empty string if it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -117,7 +117,7 @@ impl Receiver {
         self.shared.lock().await.received.len()
     }
 
-    /// Waits for `count` requests, and returns all received ones.
+    /// Waits for `count` requests, and returns all requests received.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

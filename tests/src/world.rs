@@ -20,7 +20,7 @@ pub struct World {
     pub stack: Stack,
     /// The HTTP client.
     pub http: reqwest::Client,
-    /// The proxy in front of its tables, if any.
+    /// The proxy in front of the tables, if any.
     proxy: Option<Proxy>,
 }
 
@@ -86,7 +86,7 @@ pub struct Tenant {
     pub id: String,
     /// The organization's slug.
     pub slug: String,
-    /// The id of the user who founded it.
+    /// The id of the user who signed up.
     pub user: String,
     /// The user's email.
     pub email: String,
@@ -224,13 +224,13 @@ impl World {
         id
     }
 
-    /// The listed endpoints of a tenant.
+    /// The endpoints of a tenant, as listed by the API.
     pub async fn endpoints(&self, tenant: &Tenant) -> Vec<Value> {
         let listed = self.rpc(&tenant.key, "webhooks/list", json!({})).await;
         listed.ok()["webhook_endpoints"].as_array().expect("a list").clone()
     }
 
-    /// A tenant's only listed endpoint.
+    /// A tenant's only endpoint, as listed by the API.
     pub async fn only_endpoint(&self, tenant: &Tenant) -> Value {
         let mut listed = self.endpoints(tenant).await;
         assert_eq!(listed.len(), 1, "{listed:?}");
@@ -267,7 +267,7 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
-/// The link on a separate line of an email.
+/// The link in an email, which is on a separate line.
 #[must_use]
 pub fn link(mail: &Value) -> String {
     let text = mail["text"].as_str().expect("a text part");

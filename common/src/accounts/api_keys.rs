@@ -199,7 +199,7 @@ attributes! {
     KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request", LAST_ADDRESS = "last_address",
 }
 
-/// The maximum number of keys per organization, which keeps lists short enough for one response and for people.
+/// The maximum number of keys per organization, so that a list fits into one response and people can read it.
 pub const MAX_KEYS: u32 = 100;
 
 /// The table of API keys. Each key has a second item, a pointer, for consistent reads by id. The pointer lacks the

@@ -212,8 +212,8 @@ impl Attempts {
         self.count(NOTIFIED, address.as_str(), now).await
     }
 
-    /// Counts `user` replacing their unverified address with `address`, before the address is looked up. A replacement
-    /// over the user's limit does not count against the address.
+    /// Counts an attempt by `user` to replace their unverified address with `address`, before `address` is looked up. A
+    /// replacement over the user's limit does not count against the address.
     ///
     /// # Errors
     /// Too many replacements ([`Error::TooMany`]).

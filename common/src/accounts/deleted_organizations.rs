@@ -38,7 +38,7 @@ pub struct DeletedOrganization {
     pub at: Timestamp,
 }
 
-/// The tables, other than those of `webhooks`, that contain data of deleted organizations.
+/// The tables with data of deleted organizations, except the tables that `webhooks` manages.
 #[derive(Clone)]
 pub struct DeletedOrganizations {
     dynamodb: Client,

@@ -7,7 +7,7 @@
 //! after the change.
 //!
 //! The email to the old address is sent once, after the write, like all emails about accounts: if the process dies in
-//! between, only operators can restore the address. An outbox would have to store the secret of the link, and an email
+//! between, only operators can restore the address. An outbox would have to store the link's secret, and an email sent
 //! before the write could report a change that then fails.
 
 use aws_sdk_dynamodb::Client;

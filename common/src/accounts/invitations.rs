@@ -248,8 +248,8 @@ impl Invitations {
         Ok(Some(Previous { pending: status == Some(PENDING), id }))
     }
 
-    /// Adds the write that makes `invitation` the latest of its organization and address, on condition that `previous`
-    /// is still the latest.
+    /// Adds the write that makes `invitation` the latest one for its organization and address, on condition that
+    /// `previous` is still the latest.
     fn point_to(
         &self,
         writes: Transaction,
@@ -268,7 +268,7 @@ impl Invitations {
         }
     }
 
-    /// Adds the invitation to the list of its address, for the recipient.
+    /// Adds the invitation to the list for its address, which is shown to the recipient.
     fn deliver(&self, invitation: &Invitation, expires_at: Timestamp) -> Update {
         Update::of(&self.invitations, key(mailbox(&invitation.email)))
             .add(IDS, texts(iter::once(invitation.id.to_string().as_str())))

@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The user or organization that a key depends on. A call with the key also reads its item.
+/// The user or organization that a key depends on. A call with the key also reads that user or organization.
 #[derive(Clone)]
 enum Second {
     /// The user whom a personal key acts for.

@@ -25,8 +25,8 @@ impl Departures {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
     }
 
-    /// Removes a member of the organization of `by`, who must be an owner or the member. The member's keys end with the
-    /// account, and their items are deleted.
+    /// Removes a member of the organization of `by`, who must be an owner or the member. The member's keys stop working
+    /// with the account, and the keys' items are deleted.
     ///
     /// # Errors
     /// Same as [`Members::remove`].

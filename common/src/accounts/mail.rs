@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// The words of an HTML part, without markup.
+    /// The text of an HTML part, without markup.
     fn words(html: &str) -> Vec<String> {
         let body = html.split_once("<body>").expect("a body").1;
         let text: String =

@@ -35,7 +35,7 @@ use crate::{
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
-/// A reset that meets another change to the user is tried this many times.
+/// The maximum number of tries for a reset that conflicts with other changes to the user.
 const ATTEMPTS: usize = 5;
 /// The kind of reset tokens in the tokens table.
 const PASSWORD_RESET: &str = "password_reset";
@@ -110,8 +110,8 @@ impl PasswordResets {
     /// have signed up with it, so the account's second factor is removed. Only one of several concurrent resets
     /// succeeds. The user is notified by email.
     ///
-    /// A concurrent change to the user's sessions does not stop a reset, and after a move or a verification, it is
-    /// tried again. Otherwise, a signed-in intruder could block resets by repeating such changes.
+    /// A concurrent change to the user's sessions does not stop a reset, and a reset that conflicts with a move or a
+    /// verification is tried again. Otherwise, a signed-in intruder could block resets by repeating such changes.
     ///
     /// # Errors
     /// Another reset came first, or the token has expired ([`Error::InvalidToken`]).

@@ -45,10 +45,10 @@ pub struct User {
     pub role: Role,
     /// The epoch of their sessions. Sessions that began in an earlier epoch have ended.
     pub session_epoch: i64,
-    /// The epoch of their keys. Keys from an earlier epoch have ended. A password reset and a move to another
+    /// The epoch of their keys. Keys from an earlier epoch no longer work. A password reset and a move to another
     /// organization start a new epoch.
     pub key_epoch: i64,
-    /// The number of their moves to other organizations. Each began a new epoch of their keys.
+    /// The number of times that they moved to another organization. Each move began a new epoch for their keys.
     pub moves: i64,
     /// Whether they sign in with a second factor.
     pub has_two_factor: bool,

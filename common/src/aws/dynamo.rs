@@ -193,7 +193,7 @@ pub(crate) async fn query_page(query: QueryFluentBuilder, most: usize, doing: &'
     })
 }
 
-/// Reads the pages of `query`, without the SDK's paginator, whose two channels add 26,000 instructions to a call.
+/// Reads the pages of `query`, without the SDK's paginator, whose two channels cost 26,000 instructions per call.
 pub(crate) fn query_pages(query: QueryFluentBuilder, doing: &'static str) -> impl Stream<Item = Result<Vec<Item>>> {
     stream::try_unfold((query, true), move |(query, is_more)| async move {
         if !is_more {

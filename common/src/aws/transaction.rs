@@ -127,7 +127,7 @@ impl Transaction {
 /// The number of tries under contention. With the delays below, 24 clients can all write the same counter at once.
 const ATTEMPTS: u32 = 10;
 
-/// Retries while there is contention. Returns the indexes of the writes whose conditions failed, if any.
+/// Commits, and retries under contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
         // The SDK creates one idempotency token per call and keeps it across its own retries, so a retry after a lost

@@ -21,7 +21,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Decides whether a caller may call a route. `W` is the type of the stores that identify callers.
+/// Determines whether a caller may call a route. `W` is the type of the stores that identify callers.
 pub trait Access<W>: Send + 'static {
     /// The caller, as passed to the handler.
     type Caller: Send;

@@ -96,7 +96,7 @@ impl Fields {
         }
     }
 
-    /// Reads a required string, or an array with one string, because some clients send an array.
+    /// Reads a required string, or an array with one string, because some clients send such an array.
     ///
     /// # Errors
     /// The field is missing, is neither a string nor an array of one string, or `parse` rejects it.

@@ -27,7 +27,7 @@ impl Origins {
         self.base.as_ref().is_none_or(BaseUrl::is_https)
     }
 
-    /// Whether `url` (an `Origin` header or an absolute URL) has the origin of `base` or a trusted one.
+    /// Whether `url` (an `Origin` header or an absolute URL) has the same origin as `base` or a trusted origin.
     pub(super) fn trust(&self, base: &BaseUrl, url: &str) -> bool {
         base.is_origin_of(url) || self.trusted.iter().any(|origin| origin.is_origin_of(url))
     }

@@ -89,7 +89,7 @@ impl Page {
         }
     }
 
-    /// Marks the page as a success even if its status is an error, because an earlier request succeeded.
+    /// Marks the page as a success even if its status is an error, because the user's action has succeeded.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }

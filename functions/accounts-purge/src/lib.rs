@@ -22,9 +22,9 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The time after an organization's deletion in which calls and attempts may still store data for it. A call with one
-/// of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and can start at any time before
-/// the first pass, which runs up to a minute after the deletion.
+/// The time after an organization is deleted during which calls and attempts may still store data for it. A call with
+/// one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and can start at any time
+/// before the first pass, which runs up to a minute after the deletion.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
@@ -113,7 +113,7 @@ impl App {
         let is_empty = self.empty_log(tenant, end).await?;
         // If this pass deleted an endpoint, an attempt to deliver to it may still be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // The endpoints' items list the log's shards, so they are deleted last.
+            // The items of endpoints list the log's shards, so these items are deleted last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             common::log!("organization.purged", %tenant);

@@ -1,4 +1,4 @@
-//! The page behind the link in an invitation email. People accept by creating an account; if the invited address
+//! The page that the link in an invitation email opens. People accept by creating an account; if the invited address
 //! already has one, that account moves to the organization.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The page behind the link in an email. Its button confirms an email address: the one used to sign up, a new one, or
-//! the old one, which undoes a change.
+//! The page that the link in an email opens. Its button confirms an email address: the one used to sign up, a new one,
+//! or the old one, which undoes a change.
 
 use std::sync::Arc;
 

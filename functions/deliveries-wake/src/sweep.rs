@@ -1,4 +1,4 @@
-//! Sweeps minutes: wakes long waits, and finds deliveries whose message was lost.
+//! Sweeps minutes: wakes deliveries after long waits, and finds deliveries whose messages were lost.
 //!
 //! An error in one row does not delay other rows. If SQS rejects a message, the delivery waits a quarter of an hour,
 //! until its minute is checked. A row that cannot be checked is copied to the current minute, and checked again with

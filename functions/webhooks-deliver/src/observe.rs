@@ -115,7 +115,7 @@ impl Tally {
         for (tenant, Usage { events, deliveries, attempts }) in usage {
             common::log!("usage.recorded", %tenant, events, deliveries, attempts);
         }
-        // The samples by dimension are also part of the total. A sample of zero is omitted to save its cost.
+        // The samples with a dimension are also part of the total. A sample of zero is omitted to save its cost.
         for ((name, dimension, value), number) in by_dimension {
             metrics::emit(&[Metric::count(name, number)], &[(dimension, value)]);
         }

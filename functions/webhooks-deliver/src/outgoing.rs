@@ -83,7 +83,7 @@ impl Due {
     }
 
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
-    /// it waits to be received or was not received in time.
+    /// it is waiting to be received or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), &self.endpoint) {
             (Some(_), _) => None,

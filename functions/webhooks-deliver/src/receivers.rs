@@ -27,7 +27,7 @@ use crate::{
 
 /// A tenant's new callback origins count as hanging once its slow origins outnumber its good ones by this number.
 const DOUBTS: u32 = 3;
-/// The maximum number of doubts, so new good origins can outweigh any number of slow ones.
+/// The maximum number of doubts, so that new good origins can always outweigh the slow ones.
 const MOST_DOUBTS: u32 = 20;
 
 /// The receivers that this process has seen.

@@ -112,8 +112,8 @@ impl Slots {
     }
 
     /// Takes a slot for a probe of a hanging receiver, unless the receiver has reached its limit. All hanging receivers
-    /// together get at most as many places as there are slots. One tenant's probes never occupy more places or batches
-    /// than they leave free for others.
+    /// together get no more places than there are slots. One tenant's probes never occupy more places or batches than
+    /// they leave free for others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let given = lock(&self.state).probe(lane, batch)?;
         match given {

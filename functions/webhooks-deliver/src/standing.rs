@@ -90,7 +90,7 @@ pub(crate) struct Seen {
     /// The time of the last attempt that was cut off, unanswered or answered late, and of the last response in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
-    /// The start of the last trial that this process knows of.
+    /// The start of the latest trial that this process knows of.
     suspected_at: Option<Timestamp>,
     /// The current series of quick successes: the time of the first, and their number.
     streak: Option<(Timestamp, u32)>,

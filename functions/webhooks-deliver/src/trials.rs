@@ -35,7 +35,7 @@ impl Trial {
         is_new
     }
 
-    /// Whether another of the tenant's deliveries may wait until `until` for a trial, perhaps begun by another process.
+    /// Whether another of the tenant's deliveries may wait until `until` for a trial, even if another process began it.
     pub(crate) fn wait(&mut self, until: Timestamp, now: Timestamp) -> bool {
         self.begin(now);
         let may_wait = self.waiting < WAITING;

@@ -1,5 +1,5 @@
-//! An attempt's turn: the queue and lane that give it a slot, its maximum duration, and the time of the next try if it
-//! does not get one. Does no I/O.
+//! An attempt's turn: the queue and lane that give it a slot, its maximum duration, and the time of the next try if the
+//! attempt does not get a slot. Does no I/O.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ pub(super) const REPORTS: Endpoint = Endpoint {
     secret: "northwind-reports-secret",
     ..PLAIN
 };
-/// Gets only failures, and has custom headers.
+/// Gets only failures, with custom headers.
 const ALERTS: Endpoint = Endpoint {
     path: "/alerts",
     description: "On-call alerts: failed jobs only",

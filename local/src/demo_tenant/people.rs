@@ -59,7 +59,7 @@ impl People<'_> {
         self.verify(MEMBER).await
     }
 
-    /// Verifies an address: presses the button on the page behind the link in the email.
+    /// Verifies an address: presses the button on the page that the link in the email opens.
     async fn verify(&self, email: &str) -> Result<()> {
         let mut emails = self.mail.emails();
         emails.retain(|mail| mail.to.iter().any(|address| address == email));

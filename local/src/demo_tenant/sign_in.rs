@@ -1,4 +1,4 @@
-//! The link that signs a browser in to the demo tenant. Deployments do not have it.
+//! The link that signs a browser in to the demo tenant. Deployments do not serve it.
 
 use anyhow::Result;
 use axum::{

@@ -1,4 +1,4 @@
-//! Verifies both signatures of a webhook by their specification, without the service's own code.
+//! Verifies both signatures of a webhook according to their specification, without the service's own code.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

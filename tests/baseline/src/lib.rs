@@ -46,7 +46,7 @@ pub fn dynamodb() -> Result<Client, Error> {
     Ok(Client::from_conf(config))
 }
 
-/// A post of `body` to `url` with both signatures.
+/// A POST request that sends `body` to `url` with both signatures.
 ///
 /// # Errors
 /// The URL is invalid.

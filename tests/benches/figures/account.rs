@@ -25,7 +25,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The sample event of a function from `events/`, with a different body and key.
+/// A function's sample event from `events/`, with a different body and key.
 fn event(function: &str, key: &str, fields: &Value) -> String {
     let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../events/{}.json"), function);
     let event = std::fs::read_to_string(path).expect("an event");
@@ -35,8 +35,8 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
     event.to_string()
 }
 
-/// The time from exec until the function requests its first event, and until the end of a first request over TLS to the
-/// tables.
+/// The CPU time from exec until the function requests its first event, and until it has answered a first request, for
+/// which it connects to the tables over TLS.
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
@@ -94,13 +94,13 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
-/// The number of the tenant's endpoints, the number shown on a page, and the number of deliveries to each shown
-/// endpoint within the day. Even a million endpoints would not cause more reads.
+/// The number of endpoints that the tenant has, the number that the page shows, and the number of deliveries in the
+/// last day to each endpoint shown. Even a million endpoints would not cause more reads.
 const ENDPOINTS: usize = 100;
 const SHOWN: usize = 10;
 const DELIVERIES: usize = 1000;
 
-/// The page `/console` in a warm process, compared with a list of the same number of endpoints.
+/// The page `/console` in a warm process, compared with `webhooks/list` for the same number of endpoints.
 pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("console").await;
@@ -125,15 +125,15 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
         own_runs.push(call(&mut own, &page).await);
     }
     let (own, baseline) = (median(own_runs), median(baseline_runs));
-    let name = "warm /console with 100 endpoints, against webhooks/list with as many, CPU";
+    let name = "warm /console with 100 endpoints, against webhooks/list with 100, CPU";
     table.push(Row::ratio(name, "ms", own, baseline).at_most(3.0, 2.0));
 }
 
 /// The number of deliveries that a client receives in one call.
 const TAKEN: usize = 10;
 
-/// Deliveries that are received and settled, and an empty poll. Each delivery takes two writes, and is compared with
-/// two calls to the bare function, which make one AWS call each.
+/// Receiving and settling deliveries, and an empty poll. Each delivery takes two writes, so it is compared with two
+/// calls to the bare function, each of which makes one AWS call.
 pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("pull").await;
@@ -172,7 +172,7 @@ pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, tab
     }
     let name = "warm deliveries/receive with nothing waiting, CPU";
     table.push(Row::ratio(name, "ms", median(idle), median(one)).at_most(2.2, 1.6));
-    let name = "10 deliveries received and settled, against 20 calls of a bare function, CPU";
+    let name = "10 deliveries received and settled, against 20 calls to a bare function, CPU";
     table.push(Row::ratio(name, "ms", median(busy), median(many)).at_most(1.0, 0.7));
 }
 

@@ -28,15 +28,15 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Builds each function separately, as for a deployment. In one build, the functions would share their features; a
-    /// quick run accepts this difference to use both cores. The functions have a separate target folder, because their
-    /// profile and the benchmark's would overwrite each other's artifacts.
+    /// Builds each function separately, as for a deployment. In a single build, the functions would share crate
+    /// features; a quick run accepts this difference to use both cores. The functions have their own target folder;
+    /// otherwise, builds with their profile and with the benchmark's would overwrite each other.
     pub(crate) fn build(effort: Effort, with_http_functions: bool) -> Self {
         let functions: Vec<_> = http_functions().filter(|_| with_http_functions).chain([DELIVER]).collect();
         Self::of(&functions, effort)
     }
 
-    /// The same, for the given functions.
+    /// Like `build`, but builds the given functions.
     pub(crate) fn of(functions: &[&str], effort: Effort) -> Self {
         let shipped = folder().parent().expect("a target folder").join("shipped");
         let packages: Vec<_> = functions.iter().copied().chain(["baseline"]).collect();
@@ -53,7 +53,7 @@ impl Binaries {
     }
 }
 
-/// The size of each binary, and its size deflated as in the uploaded archive.
+/// The size of each binary, and its size when deflated, as in the uploaded archive.
 pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
     let size = |name: &str| {
         let bytes = std::fs::read(binaries.path(name)).expect("the binary was built");

@@ -36,8 +36,8 @@ const MIB_OF_A_CPU: f64 = 1769.0;
 const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
-/// The read units that `deliveries-wake` uses for each wait: the row for its end, of 200 bytes at most, in its minute
-/// and again 15 minutes later, and then half a unit for the state of the delivery, read with eventual consistency.
+/// Read units that `deliveries-wake` uses per wait: it reads the row for the end of the wait (200 bytes at most) in its
+/// minute and again 15 minutes later, and then the state of the delivery, eventually consistent, for half a unit.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
 /// Records per invocation: the largest batch that the template permits, and a single one.
 const BATCHES: [usize; 2] = [10, 1];
@@ -48,10 +48,10 @@ const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
 #[derive(Clone, Copy)]
 struct Invocation {
     records: f64,
-    /// The duration on a CPU share like the deployed function's.
+    /// The duration with the CPU share of the deployed function.
     billed_seconds: f64,
     units: Units,
-    /// Requests to SQS: the function's, and Lambda's, one to receive the batch and one or more to delete it.
+    /// SQS requests: the function's own, plus Lambda's: one to receive the batch, and one or more to delete it.
     requests: f64,
     log_bytes: f64,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// The producer's requests to SQS, and those of `deliveries-wake`.
     requests: f64,
-    /// Read units of `deliveries-wake`.
+    /// Read units used by `deliveries-wake`.
     reads: f64,
 }
 
@@ -117,7 +117,7 @@ impl Way {
 }
 
 /// The cost, by service.
-const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes of the delivery log", "logs"];
+const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes to the delivery log", "logs"];
 
 /// A process of the delivery function whose calls are all measured.
 struct Process<'a> {
@@ -126,9 +126,9 @@ struct Process<'a> {
     dynamodb: Proxy,
     sqs: Proxy,
     log: PathBuf,
-    /// Tenants, each with its endpoint.
+    /// Tenants, each with one endpoint.
     endpoints: Vec<(String, String)>,
-    /// The size of its events.
+    /// The size of the events.
     bytes: usize,
     events: usize,
 }
@@ -314,7 +314,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     let [batched, single] = [0, 1].map(|batch| &all[0][batch]);
     let row = |what: &str, dollars: f64| Row::alone(what, "dollars", dollars);
     let log = batched[0].writes() * WRITE;
-    table.push(row("a million events delivered at once: writes of the log", log).at_most(0.9, 0.7));
+    table.push(row("a million events delivered at once: writes to the log", log).at_most(0.9, 0.7));
     let what = "a million attempts for events that fail every time, receivers answer at once";
     #[expect(clippy::cast_precision_loss, reason = "a schedule is short")]
     let attempts = (delays.len() + 1) as f64;

@@ -1,4 +1,4 @@
-//! The delivery function: a delivery's cost, the rate of deliveries, and how both scale.
+//! The delivery function: the cost of a delivery, the delivery rate, and how both scale.
 
 use std::{
     collections::HashMap,
@@ -198,7 +198,7 @@ pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort,
     table.push(Row::ratio("the same, against the client loop", "s", own, median(loop_runs)));
 }
 
-/// Wall time and CPU time of this many deliveries in waves of `in_flight`, after a wave that opens the connections.
+/// Wall time and CPU time for this many deliveries in waves of `in_flight`, after a wave that opens the connections.
 async fn round(lambda: &mut Lambda, tenant: &Tenant, in_flight: usize, deliveries: usize) -> (f64, f64) {
     let waves = deliveries / in_flight + 1;
     let mut events: Vec<_> = (0..waves)
@@ -271,7 +271,7 @@ pub(crate) struct Point {
     pub(crate) cpu: (f64, f64),
 }
 
-/// Throughput, and a delivery's cost by the number of events in flight.
+/// Throughput and the cost of a delivery, by the number of events in flight.
 pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;
@@ -295,17 +295,17 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
         points.push(Point { in_flight, rate, cpu });
     }
     for point in points.iter().filter(|point| point.in_flight >= 100) {
-        let what = format!("deliveries of one process, {} in flight", point.in_flight);
+        let what = format!("deliveries by one process, {} in flight", point.in_flight);
         table.push(Row::ratio(&what, "per s", point.rate.0, point.rate.1).at_least(0.75, 0.9));
     }
     for point in points.iter().filter(|point| matches!(point.in_flight, 100 | 1000)) {
-        let what = format!("CPU of a delivery with {} in flight, against 10", point.in_flight);
+        let what = format!("CPU per delivery with {} in flight, against 10", point.in_flight);
         table.push(Row::ratio(&what, "µs", point.cpu.0, points[0].cpu.0).at_most(1.2, 1.05));
     }
     points
 }
 
-/// A thousand deliveries to a receiver that hangs: they are first postponed, and then all become due at once.
+/// A thousand deliveries to a receiver that hangs. They are postponed first, and then all come due at once.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
@@ -325,7 +325,7 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
         deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]).await;
         let mut postponed = Vec::new();
         while postponed.len() < deliveries {
-            // Receivers of earlier figures may have responded late.
+            // Receivers in earlier measurements may have responded late.
             let drained = world.drain("hanging-deliveries").await;
             postponed.extend(drained.into_iter().filter(|message| message["tenant_id"] == "t"));
         }

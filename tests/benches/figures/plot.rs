@@ -1,4 +1,4 @@
-//! The plot in `docs/performance.md`: deliveries per second and CPU time of a delivery, against events in flight.
+//! The plot in `docs/performance.md`: deliveries per second and CPU time per delivery, against events in flight.
 
 use plotters::{
     coord::Shift,
@@ -21,7 +21,7 @@ pub(crate) fn draw(points: &[Point]) {
     let root = SVGBackend::new(path, (960, 360)).into_drawing_area();
     root.fill(&WHITE).expect("the drawing succeeds");
     let halves = root.split_evenly((1, 2));
-    panel(&halves[0], "deliveries a second of one process", points, |point| point.rate);
+    panel(&halves[0], "deliveries per second, one process", points, |point| point.rate);
     panel(&halves[1], "CPU of a delivery, µs", points, |point| point.cpu);
     root.present().expect("the write succeeds");
 }

@@ -120,7 +120,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table for `docs/performance.md`. `bench.json` has the rows of each group.
+    /// The table for `docs/performance.md`. `bench.json` contains the individual rows of each group.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| figure | ours | baseline | result | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
         let mut groups = BTreeSet::new();
@@ -192,7 +192,7 @@ impl Table {
     }
 }
 
-/// The smallest and the largest value, or their common text if all are equal.
+/// The smallest and the largest value, or only one of them if both are formatted alike.
 fn range(values: impl Iterator<Item = f64> + Clone, text: impl Fn(f64) -> String) -> String {
     let least = text(values.clone().fold(f64::INFINITY, f64::min));
     let greatest = text(values.fold(f64::NEG_INFINITY, f64::max));

@@ -54,7 +54,7 @@ impl Drop for Tls {
     }
 }
 
-/// The measured process must detect a broken connection.
+/// Any error closes the connection, and the measured process must detect that.
 async fn tunnel(acceptor: TlsAcceptor, stream: TcpStream, behind: String) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut outside = acceptor.accept(stream).await.ok()?;

@@ -39,8 +39,8 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     table.push(Row::ratio(what, "per s", median(of_failures), median(rates.clone())).at_least(0.8, 0.95));
     let what = "whole local process, deliveries of 1 KB to one endpoint";
     let rate = Row::alone(what, "per s", median(rates));
-    let cost = Row::alone("the same, CPU of 1,000", "s", median(costs));
-    let what = "the same, CPU of 1,000 first attempts that get a 500";
+    let cost = Row::alone("the same, CPU per 1,000", "s", median(costs));
+    let what = "the same, CPU per 1,000 first attempts that get a 500";
     let failing = Row::alone(what, "s", median(failing));
     // In a quick run, neither the process nor the harness is optimized.
     let rows = if effort.quick {
@@ -51,8 +51,8 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     rows.into_iter().for_each(|row| table.push(row));
 }
 
-/// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, starting at the
-/// first send, and the process's CPU time for a thousand of them, until its queue is empty.
+/// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, measured from the
+/// first send, and the CPU time that the process used per thousand events until its queue was empty.
 async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
     // Retries wait for five minutes, so only first attempts are counted.

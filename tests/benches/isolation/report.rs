@@ -8,11 +8,11 @@ use crate::{receivers::Endpoint, scenario::Scenario};
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// The delays of B's events in the burst.
+    /// The delays of B's events during the burst.
     pub(crate) burst: Latencies,
     /// The delays of B's events after the burst.
     pub(crate) after: Latencies,
-    /// The delays of S's events in the burst.
+    /// The delays of S's events during the burst.
     pub(crate) slow: Latencies,
     /// The number of the first bad tenant's deliveries that were not in its log, if they were counted.
     pub(crate) unlisted: Option<usize>,

@@ -128,8 +128,8 @@ impl Stage {
         });
         self.send(known.collect()).await;
         self.until(|| self.have_arrived()).await;
-        // The bad endpoints are created after the events that make H known, because those events would make the bad
-        // receivers known, too.
+        // The bad endpoints are created after the events that make H known, because those events would otherwise make
+        // the bad receivers known, too.
         for (tenant, owner) in self.bad.iter().enumerate() {
             for number in 0..scenario.shape.endpoints {
                 self.service.endpoint(owner, &self.receivers.bad(tenant, number)).await;

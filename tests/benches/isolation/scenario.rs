@@ -22,7 +22,7 @@ pub(crate) enum Mode {
     Nameless,   // the name does not exist
     Callbacks1, // each event has a callback to the same origin, which hangs
     Callbacks,  // each event has a callback to an origin of its own, which hangs
-    CallLinger, // each event has a callback to an origin of its own, which answers 200 after 0.45 s
+    CallLinger, // each event has a callback to its own origin, which answers 200 after 0.45 s
     CallTurns,  // the same as `Callbacks`, one tenant after the other
     Linger23,   // two of three requests are answered 200 after 0.45 s, the third at once
 }

@@ -116,7 +116,7 @@ impl Service {
         assert!(sent.expect("the send succeeds").failed.is_empty());
     }
 
-    /// The CPU time in seconds of all its threads, including those that have ended. Linux counts it in hundredths.
+    /// The CPU time of all the process's threads in seconds, including ended ones. Linux counts hundredths of a second.
     pub(crate) fn cpu(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("Linux");
         // The second field is the program's name in parentheses; user and system time are the 14th and 15th.

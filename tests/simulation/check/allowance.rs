@@ -7,8 +7,8 @@ use crate::{
     world::{NEW, World},
 };
 
-/// The maximum time by which bad receivers delay deliveries to a healthy receiver. A single process with one invocation
-/// at a time may first handle two batches, each with a timeout of 15 seconds.
+/// The maximum time by which bad receivers may delay deliveries to a healthy receiver. A single process with one
+/// invocation at a time may first handle two batches, each with a timeout of 15 seconds.
 const BESIDE_BAD: Duration = Duration::from_secs(60);
 
 /// The tolerated time differences and consequences of faults. Each of them relaxes promises in docs/reliability.md.
@@ -27,10 +27,10 @@ pub(super) struct Allowance {
     pub(super) stale: Duration,
     /// The number of seconds between a signature and its request. Limits "Stable ids".
     pub(super) signing: u64,
-    /// The maximum wait of an attempt for a process, which may first handle a whole batch. Limits "Punctual attempts".
+    /// The maximum time that an attempt waits for a process that is handling a batch. Limits "Punctual attempts".
     pub(super) prompt: Duration,
-    /// The maximum wait of the first attempt at a healthy receiver, regardless of other receivers. Limits "Punctual
-    /// attempts".
+    /// The maximum time that the first attempt at a healthy receiver waits, regardless of other receivers. Limits
+    /// "Punctual attempts".
     pub(super) beside_bad: Duration,
     /// Attempts at a receiver with this response time, in milliseconds, may be postponed. Limits "Punctual attempts".
     pub(super) slow: u64,
@@ -50,7 +50,7 @@ pub(super) struct Allowance {
     pub(super) repeating: usize,
     /// The number of faults that can cause a repetition only if another attempt follows. Limits "At least once".
     pub(super) harmless: usize,
-    /// Whether the run has no fault that makes a process repeat or omit work. Otherwise, limits "Correct log" and
+    /// Whether the run is free of faults that make a process repeat or omit work. If not, limits "Correct log" and
     /// "Punctual attempts".
     pub(super) is_sound: bool,
     /// Whether a message was delivered twice within a short time, so that the copy of an event is handled as a new

@@ -17,7 +17,7 @@ impl Check<'_> {
                 let row = rows.iter().find(|row| row["webhook_endpoint_id"]["S"] == endpoint.id.as_str());
                 let row = row.filter(|row| row["tenant_id"]["S"] == tenant.id.as_str());
                 match (row, endpoint.deleted) {
-                    (Some(_), Some(_)) => wrong.push(format!("endpoint {index} of {number} was deleted and exists")),
+                    (Some(_), Some(_)) => wrong.push(format!("endpoint {index} of {number} was deleted but exists")),
                     (None, None) => wrong.push(format!("endpoint {index} of {number} is missing")),
                     (Some(row), None) => self.health(&mut wrong, (number, index), endpoint, row),
                     (None, Some(_)) => {}
@@ -69,13 +69,13 @@ impl Check<'_> {
             let is_gone = logged.delivery["last_attempt"]["status_code"] == 410;
             if is_newest && !is_failing && is_active {
                 wrong.push(format!(
-                    "endpoint {index} of {tenant} is not failing, though {} has failed",
+                    "endpoint {index} of {tenant} is not failing, although {} has failed",
                     logged.text("webhook_id")
                 ));
             }
             if is_newest && is_gone && (is_active || row["disabled_reason"]["S"] != "gone") {
                 wrong.push(format!(
-                    "endpoint {index} of {tenant} is not disabled, though {} met 410",
+                    "endpoint {index} of {tenant} is not disabled, although {} got a 410",
                     logged.text("webhook_id")
                 ));
             }
@@ -91,7 +91,7 @@ impl Check<'_> {
             wrong.push(format!("endpoint {index} of {tenant} was disabled"));
         }
         if is_active && (row.get("disabled_at").is_some() || row.get("disabled_reason").is_some()) {
-            wrong.push(format!("endpoint {index} of {tenant} is active, and marked as disabled"));
+            wrong.push(format!("endpoint {index} of {tenant} is active but marked as disabled"));
         }
         let was_refused = own().filter(|logged| !logged.is_test()).any(|logged| {
             let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
@@ -99,7 +99,7 @@ impl Check<'_> {
                 || logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered")
         });
         if is_failing && !was_refused && self.allowance.faults == 0 {
-            wrong.push(format!("endpoint {index} of {tenant} is failing, and accepted every delivery"));
+            wrong.push(format!("endpoint {index} of {tenant} is failing, although it accepted every delivery"));
         }
         let is_switched = endpoint.switches.last().is_some_and(|(active, _)| !active);
         if !is_active && !is_switched && row.get("disabled_at").is_none() {

@@ -23,13 +23,13 @@ impl Check<'_> {
             let noted: BTreeSet<_> =
                 rows.iter().flat_map(|row| ["told", "failed"].map(|set| noted(row, set))).flatten().collect();
             if rows.len() != usize::from(!jobs.is_empty()) || noted.len() != jobs.len() {
-                wrong.push(format!("{} jobs of {number} have failed, and {noted:?} are noted", jobs.len()));
+                wrong.push(format!("{} jobs of {number} have failed, but {noted:?} are recorded", jobs.len()));
             }
             let address = format!("t{number}@example.com");
             let told = mails.iter().filter(|mail| mail.to == address && mail.subject.ends_with("failed")).count();
             let hours = usize::try_from(self.world.now().as_secs() / 3600).unwrap_or(0) + 1;
             if (told == 0) != jobs.is_empty() || told > hours + self.allowance.faults {
-                wrong.push(format!("{} jobs of {number} have failed, and there are {told} emails", jobs.len()));
+                wrong.push(format!("{} jobs of {number} have failed, but there are {told} emails", jobs.len()));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("failed jobs are reported", wrong));

@@ -32,7 +32,7 @@ impl Check<'_> {
                 wrong.push(format!("{job} has {callbacks} deliveries to its callback"));
             }
             if !is_callback && (callbacks > 0 || posts.iter().any(|post| post.to.1.is_none())) {
-                wrong.push(format!("{job} goes to a callback"));
+                wrong.push(format!("{job} goes to a callback instead of endpoints"));
             }
             let endpoints = self.known.tenants[event.tenant].endpoints.iter();
             for (index, endpoint) in endpoints.enumerate() {
@@ -135,7 +135,7 @@ impl Check<'_> {
             let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
             let taken = posts.iter().find(|post| post.taken && post.at >= resent);
             if let Some(post) = taken.filter(|_| status != "delivered" && self.allowance.is_sound) {
-                let detail = format!("{id} is {status}, and was accepted at {}", stamp(post.at));
+                let detail = format!("{id} is {status}, but was accepted at {}", stamp(post.at));
                 wrong.push(("an accepted delivery is delivered in the log", detail));
             }
             let answered = logged.attempts.iter().filter(|attempt| attempt.get("status_code").is_some()).count();

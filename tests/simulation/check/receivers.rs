@@ -34,7 +34,7 @@ impl Check<'_> {
             }
             let logged = self.logged.iter().find(|logged| logged.text("webhook_id") == post.id);
             if logged.is_some_and(|logged| logged.text("created_at") != post.event_time) {
-                wrong.push(format!("{} has another time in the log than {}", post.id, post.event_time));
+                wrong.push(format!("{} has a different time in the log than {}", post.id, post.event_time));
             }
             let right = i64::try_from((crate::world::BEGINNING + post.at).as_secs()).unwrap_or(0);
             let off = post.timestamp.abs_diff(right);
@@ -92,7 +92,7 @@ impl Check<'_> {
         let ends = (since.from + overlap, since.to + overlap);
         match found.get(1) {
             Some(Some(previous)) if *previous + 1 == current && post.at <= ends.1 + slack => Ok(()),
-            Some(_) => Err("a signature is made with an expired secret".to_owned()),
+            Some(_) => Err("a signature was made with an expired secret".to_owned()),
             None if current > 0 && post.at + slack < ends.0 => Err("the previous secret does not sign".to_owned()),
             None => Ok(()),
         }

@@ -34,7 +34,7 @@ impl Check<'_> {
                     let least = schedule.get(tries - 1).copied().map_or(Duration::ZERO, Duration::from_secs);
                     let is_brought_forward = is_late(logged, time(&attempt["at"]) + self.allowance.early);
                     if waited + self.allowance.early < least && !is_brought_forward {
-                        wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
+                        wrong.push(format!("{id}: attempt {} after {waited:?} instead of {least:?}", tries + 1));
                     }
                 }
                 // An attempt in progress or waiting during a resend counts as the first of the new schedule.

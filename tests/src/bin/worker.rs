@@ -1,7 +1,7 @@
 //! A process for tests to kill. It reads its settings from the environment.
 //!
-//! With the addresses of tables and queues, the process polls the queues and runs the delivery function, and logs to
-//! standard output. With a directory, it runs the whole service like `cargo local`, and prints the addresses as one
+//! Given the addresses of tables and queues, the process polls the queues and runs the delivery function, and logs to
+//! standard output. Given a directory, it runs the whole service like `cargo local`, and prints the addresses as one
 //! line of JSON.
 
 use std::{collections::HashMap, path::PathBuf};

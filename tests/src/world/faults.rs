@@ -80,7 +80,7 @@ impl World {
         (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
     }
 
-    /// Starts the service. This table's indexes return the items that the test provides, even if they are outdated.
+    /// Starts the service. The indexes of this table return the items that the test provides, which may be outdated.
     pub async fn lagging(table: &'static str) -> (Self, Arc<Mutex<Vec<Value>>>) {
         let index = Arc::<Mutex<Vec<Value>>>::default();
         let lagging = Arc::clone(&index);
@@ -97,7 +97,7 @@ impl World {
         Self::behind(Proxy::metering().await, &[]).await
     }
 
-    /// The capacity of the tables that was consumed since this function was last called.
+    /// The capacity that the tables have consumed since this function was last called.
     #[must_use]
     pub fn units(&self) -> Units {
         self.proxy.as_ref().expect("a metered world").units()

@@ -76,7 +76,7 @@ impl World {
         self.stored_endpoints().note(&tenant, id, News::Slow, Timestamp::now()).await.expect("the write succeeds");
     }
 
-    /// Marks a receiver as hanging in its endpoint's item, because an attempt was cut off.
+    /// Marks a receiver as hanging in its endpoint's item, as if an attempt had been cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         self.stored_endpoints().note(&tenant, id, News::Hangs, Timestamp::now()).await.expect("the write succeeds");

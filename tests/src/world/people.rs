@@ -56,7 +56,7 @@ impl World {
         issued.body["key"].as_str().expect("a key").to_owned()
     }
 
-    /// Calls a `GET` of `/api/auth` with a key.
+    /// Sends a GET to a route of `/api/auth` with a key.
     pub async fn get_by_key(&self, key: &str, route: &str) -> Answer {
         self.send(self.http.get(self.url(&format!("/api/auth/{route}"))).header("x-api-key", key)).await
     }

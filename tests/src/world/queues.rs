@@ -26,7 +26,7 @@ impl World {
         self.stack.queues().keys().map(String::as_str).filter(|name| !is_dead(name))
     }
 
-    /// The queues of due attempts: all queues except that of events.
+    /// The queues of due attempts: all queues except the event queue.
     pub fn due_queues(&self) -> impl Iterator<Item = &str> {
         self.queues().filter(|name| *name != "job-events")
     }
@@ -73,13 +73,13 @@ impl World {
     }
 
     /// Handles a batch of due attempts from each queue with messages, and returns the number of records. Waits up to a
-    /// second for a first record.
+    /// second for the first record.
     pub async fn poll_due(&self) -> usize {
         let polled = self.filled(self.due_queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
     }
 
-    /// Handles a batch from each of the queues that functions read, and returns the number of records.
+    /// Handles a batch from each queue that functions read, and returns the number of records.
     pub async fn poll_each(&self) -> usize {
         let polled = self.filled(self.queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
@@ -158,7 +158,7 @@ impl World {
         join_all(self.due_queues().map(|queue| self.drain(queue))).await.concat()
     }
 
-    /// Removes and returns all dead letters.
+    /// Removes and returns all messages in dead-letter queues.
     pub async fn dead_letters(&self) -> Vec<Value> {
         let dead = self.stack.queues().keys().filter(|name| is_dead(name));
         join_all(dead.map(|queue| self.drain(queue))).await.concat()

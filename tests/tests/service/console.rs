@@ -24,7 +24,7 @@ fn says(page: &Answer, words: &[&str]) {
     let mut rest = text.as_str();
     for word in words {
         let found = rest.split_once(word);
-        assert!(found.is_some(), "{word:?} is not in its place in {text}");
+        assert!(found.is_some(), "{word:?} is missing or out of order in {text}");
         rest = found.map_or("", |(_, behind)| behind);
     }
 }

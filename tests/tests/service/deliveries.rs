@@ -52,7 +52,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
-/// Secrets of callbacks, which no response may contain.
+/// Callback secrets, which must not appear in any response.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
 /// The store that tests use to write deliveries.
@@ -86,7 +86,7 @@ impl Book {
         self.now.before(time)
     }
 
-    /// Writes deliveries like `webhooks-deliver` after one attempt.
+    /// Writes deliveries as `webhooks-deliver` does after one attempt.
     pub(crate) async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
@@ -164,8 +164,8 @@ fn id(tenant: &Tenant) -> TenantId {
     tenant.id.parse().expect("an id")
 }
 
-/// Calls `POST /v1/deliveries/{route}` with a key and with a session: both must get the same response, without a
-/// secret.
+/// Calls `POST /v1/deliveries/{route}` with a key and with a session: both must get the same response, which must not
+/// contain a secret.
 async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Answer {
     let route = format!("deliveries/{route}");
     let answer = world.rpc(&tenant.key, &route, fields.clone()).await;
@@ -176,7 +176,7 @@ async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Ans
     answer
 }
 
-/// The ids of the deliveries in a page.
+/// The ids of the deliveries on a page.
 fn ids(page: &Value) -> Vec<String> {
     let deliveries = page["deliveries"].as_array().expect("a list");
     deliveries.iter().map(|delivery| delivery["delivery_id"].as_str().expect("an id").to_owned()).collect()

@@ -31,7 +31,7 @@ fn parser(page: &str) -> Parser<'_> {
     Parser::new_ext(page, Options::ENABLE_TABLES)
 }
 
-/// The rows of a page's tables with these columns, each cell as written.
+/// The rows of all tables on a page that have these columns, with each cell as written.
 fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     let mut tables: Vec<Vec<Vec<&str>>> = Vec::new();
     for (event, range) in parser(page).into_offset_iter() {

@@ -1,7 +1,7 @@
 //! Fuzzing: no input causes a panic or a 5xx response, or kills a process.
 //!
 //! `cargo test` always sends the same few thousand inputs. `FUZZ_CASES=100000` sends 100,000 inputs of each kind, and
-//! `FUZZ_SEED=123` starts from another seed. The seeds of the cases are consecutive, and a failure prints its seed.
+//! `FUZZ_SEED=123` starts from a different seed. The seeds of the cases are consecutive, and a failure prints its seed.
 
 mod events;
 mod records;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 const CASES: u64 = 1_000;
 const AT_A_TIME: u16 = 1_000;
 
-/// Strings that have made parsers fail.
+/// Strings that are known to make parsers fail.
 const TEXTS: [&str; 44] = [
     "",
     " ",
@@ -185,7 +185,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/api/auth/change-password",
         r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
     ),
-    // The password is wrong, because every call after a successful deletion would be rejected.
+    // The password is wrong, because a successful deletion would make all later calls fail.
     ("auth-delete-user", "POST", "/api/auth/delete-user", r#"{"password": "somebody else's"}"#),
     ("auth-cli", "POST", "/api/auth/request-password-reset", r#"{"email": "someone@example.com"}"#),
     (
@@ -346,7 +346,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
 /// All panics, including caught ones, with the names of their threads.
 static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Runs `test` with seeds, a thousand at a time, so their data does not accumulate. Each run has separate threads, and
+/// Runs `test` with seeds, a thousand at a time, so their data does not accumulate. Each run uses separate threads, and
 /// fails if a thread panics.
 fn run(test: impl AsyncFn(Range<u64>)) {
     static HOOK: Once = Once::new();
@@ -377,7 +377,7 @@ fn seeds() -> Range<u64> {
     first..first + number("FUZZ_CASES", CASES)
 }
 
-/// A route with a unique body, because if many concurrent calls use the same address, some are correctly rejected as
+/// A route with a unique body. If many concurrent calls used the same address, some would be correctly rejected as
 /// contended.
 fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
     let (function, method, path, body) = rng.choice(ROUTES).expect("a route");

@@ -1,4 +1,4 @@
-//! Rules for every route.
+//! Rules that apply to every route.
 
 mod auth_routes;
 mod callers;

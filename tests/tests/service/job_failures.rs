@@ -1,4 +1,4 @@
-//! The emails to an organization about its failed jobs.
+//! Emails to an organization about its failed jobs.
 
 mod crashes;
 mod limits;
@@ -35,7 +35,7 @@ async fn mails(world: &World) -> Vec<Value> {
 async fn reported(world: &World) -> Vec<(String, String)> {
     let said = |mail: &Value, what: &str| {
         let line = text(&mail["text"]).lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
-        line.unwrap_or_else(|| unreachable!("{what} is missing in {mail}"))
+        line.unwrap_or_else(|| unreachable!("{what} is missing from {mail}"))
     };
     let mails = mails(world).await;
     mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "New failures: "))).collect()

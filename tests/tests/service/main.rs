@@ -27,6 +27,6 @@ mod pages;
 mod sessions;
 mod template;
 
-/// Several instances of the service allocate at once, which is slow with the system's allocator.
+/// Several instances of the service allocate memory at once, which is slow with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -15,7 +15,7 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// Runs the sweep for the minute of this time, which has no due rows.
+/// Runs the sweep for the minute that contains this time and has no due rows.
 pub(crate) async fn sweep(world: &World, at: Timestamp) {
     pass_over_all_minutes(world, at).await;
     world.sweep(at).await;
@@ -33,7 +33,7 @@ async fn mails(world: &World) -> Vec<Value> {
     mails
 }
 
-/// The emails' subjects, without the receivers' ports.
+/// The subjects of the emails, without the receivers' ports.
 async fn subjects(world: &World) -> Vec<String> {
     let without_port = |subject: &str| match subject.split_once("127.0.0.1:") {
         Some((before, rest)) => format!("{before}127.0.0.1{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
@@ -51,7 +51,7 @@ async fn broken() -> Receiver {
     Receiver::scripted(&vec![(503, &[] as &[_]); 5000]).await
 }
 
-/// A world with this schedule, an endpoint that answers with this status, and an event for it.
+/// A world with this schedule, an endpoint that answers with this status, and an event for the endpoint.
 async fn about_to_fail(status: u16, schedule: &str) -> (World, Tenant, Receiver) {
     let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
     let tenant = world.tenant("acme").await;

@@ -1,4 +1,4 @@
-//! The pages in a browser.
+//! The pages as a browser sees them.
 
 use tests::{
     Answer, World,
@@ -65,7 +65,7 @@ async fn follow(world: &World, cookie: &str, answer: &Answer) -> Answer {
     page
 }
 
-/// The session cookie of a response, as a `cookie` header.
+/// The session cookie that a response sets, as a `cookie` header.
 fn set(answer: &Answer) -> String {
     let cookie = answer.headers["set-cookie"].to_str().expect("a cookie");
     cookie.split(';').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Sessions: the current one, the list of a user's sessions, and their end.
+//! Sessions: reading the current one, and listing and ending the sessions of a user.
 
 mod get;
 mod list_and_revoke;

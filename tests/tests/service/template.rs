@@ -1,4 +1,4 @@
-//! The template agrees with the code and meets operational standards.
+//! The template agrees with the code and meets operational requirements.
 
 mod data;
 mod limits;
@@ -61,7 +61,7 @@ fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
 }
 
-/// The text after the last `separator`.
+/// The part of the string after the last `separator`.
 pub(crate) fn last(text: &str, separator: char) -> &str {
     text.rsplit(separator).next().unwrap_or_default()
 }

@@ -92,7 +92,7 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
     is_open && endpoints.iter().any(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id && !endpoint.active)
 }
 
-/// The link to the page that counts and resends all of the selected endpoint's missed deliveries, if this page does not
+/// The link to the page that counts and resends all missed deliveries of the selected endpoint, if this page does not
 /// show all of them.
 pub(super) fn all(
     link: &Typed,

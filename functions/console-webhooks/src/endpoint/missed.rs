@@ -63,8 +63,8 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the resent and the
-/// remaining deliveries. If the endpoint is disabled, they are not sent, but held again.
+/// The progress of the newest recovery: requested, in progress or finished. The total is the sum of the resent and the
+/// remaining deliveries. If the endpoint is disabled, deliveries are held again instead of sent.
 pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
     let (open, time, is_active) = (&known.open, newest.since..newest.until, known.endpoint.active);
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, &time));

@@ -202,8 +202,8 @@ pub(super) fn approved() -> Page {
     Page::new("The command-line client is signed in", content).done()
 }
 
-/// The page for a user whose address is not confirmed, after a confirmation email was sent or could not be sent because
-/// of `error`.
+/// The page for a user whose address is not confirmed, after a confirmation email was sent, or was not sent because of
+/// `error`.
 pub(super) fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
     let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {

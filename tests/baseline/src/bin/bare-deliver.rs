@@ -1,5 +1,5 @@
-//! A minimal function that makes the same AWS calls as `webhooks-deliver`: for each batch, one query of the endpoints
-//! and batched writes of the log's rows; for each event, a signed post to each endpoint.
+//! A minimal function that makes the same AWS calls as `webhooks-deliver`: for each batch, one query for the endpoints
+//! and batched writes of log rows; for each event, a signed post to each endpoint.
 //!
 //! All events in a batch belong to one tenant. Any failure fails the batch. Nothing is retried, checked, measured or
 //! logged.
@@ -35,7 +35,7 @@ struct App {
     http: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// The members of a message that a delivery needs. The message itself is posted.
+/// The message fields that a delivery needs. The message itself is posted as it is.
 #[derive(Deserialize)]
 struct Message {
     event: String,
@@ -101,7 +101,7 @@ impl App {
             .collect()
     }
 
-    /// Posts an event to an endpoint. Returns the row of the log.
+    /// Posts an event to an endpoint. Returns the log row.
     async fn deliver(
         &self,
         endpoint: &Endpoint,
@@ -148,7 +148,7 @@ impl App {
     }
 }
 
-/// A record's event, when it entered the queue, and its bytes.
+/// A record's event, the time at which it entered the queue, and its bytes.
 fn parsed(record: SqsMessage) -> Result<(Message, i64, Bytes), Error> {
     let sent_at = record.attributes.get("SentTimestamp").ok_or("a record without its time")?.parse()?;
     let body = record.body.ok_or("a record without a body")?;

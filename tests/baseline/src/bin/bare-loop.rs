@@ -1,4 +1,4 @@
-//! A bare client loop: posts the same bytes repeatedly over keep-alive connections, with both HMACs.
+//! A bare client loop that repeatedly posts the same bytes over keep-alive connections, with both HMACs.
 //!
 //! Arguments: the number of posts, the number of concurrent posts, and the URLs, used in turn. The body is read from
 //! standard input. A first wave of posts opens the connections. The program prints the wall time and the CPU time from

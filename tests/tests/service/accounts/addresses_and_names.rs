@@ -102,8 +102,8 @@ async fn a_newer_rule_does_not_break_existing_accounts() {
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
 }
 
-/// An account with an invalid address could never sign in, and would receive no email. The invited person sees an
-/// expired invitation. If the inviter repeats the invitation, the error shows the problem with the address.
+/// A user with an invalid address could never sign in, and would not receive any email. The invited person therefore
+/// sees an expired invitation. If the inviter sends it again, the error explains the problem with the address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_to_an_invalid_address_is_expired() {
     let world = World::start().await;

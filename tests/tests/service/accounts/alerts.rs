@@ -19,7 +19,7 @@ fn says(mail: &Value, subject: &str, parts: &[&str]) {
     assert_eq!(mail["subject"], format!("Webhooks: {subject}"));
     let (plain, html) = (text(&mail["text"]), text(&mail["html"]));
     for part in parts {
-        assert!(plain.contains(part), "{part} is missing in {plain}");
+        assert!(plain.contains(part), "{part} is missing from {plain}");
     }
     assert!(
         plain.contains("You received this email because") && html.matches("class=\"button\"").count() < 2,
@@ -45,7 +45,7 @@ async fn a_changed_password_is_reported() {
     assert_eq!(world.cli("", "reset-password", choose.clone()).await.status, 200);
     assert_eq!(world.cli("", "reset-password", choose).await.status, 400);
     let mails = told(&world, &tenant.email, before).await;
-    assert_eq!(mails.len(), 3, "the link, and one email about its use");
+    assert_eq!(mails.len(), 3, "the link, and one email about the new password");
     says(&mails[2], "Your password was changed", &["A link from an email was used", &reset]);
     for secret in [PASSWORD, NEW, &token] {
         assert!(!mails[2].to_string().contains(secret) && !mails[0].to_string().contains(secret));
@@ -117,8 +117,8 @@ async fn removed_members_get_an_email_and_leaving_members_do_not() {
     assert_eq!(world.mails().await.len(), before + 1);
 }
 
-/// Otherwise, an organization could send a stranger a message by inviting them, accepting the invitation and removing
-/// them.
+/// Otherwise, an organization could send a message to a stranger by inviting the address, accepting the invitation and
+/// removing the member.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_address_gets_no_email_about_its_account() {
     let world = World::start().await;
@@ -165,5 +165,5 @@ async fn an_unsent_email_about_an_account_is_logged() {
     assert_eq!(world.cli(&cookie, "api-key/create", json!({"name": "k"})).await.status, 200);
     let log = tests::log::collected();
     let unsent = log.lines().filter(|line| line.contains("email.failed") && line.contains(text(&account["userId"])));
-    assert_eq!(unsent.count(), 2, "that of the sign-up, and that about the key: {log}");
+    assert_eq!(unsent.count(), 2, "the sign-up email, and the email about the key: {log}");
 }

@@ -82,7 +82,7 @@ async fn a_suppression_ends_by_itself() {
         let end = later(0).after(Duration::from_secs(days * 24 * 60 * 60)).as_second();
         assert!((end - 60..=end).contains(&expires_at), "{expires_at} {end}");
     }
-    // If a requested email bounces later, the suppression caused by the complaint does not end earlier.
+    // If a requested email bounces later, the suppression that the complaint caused still does not end early.
     report(&world, bounce(&tenant.email)).await;
     assert_eq!(world.tokens("suppression").await[0]["cause"].as_s().expect("a string"), "complaint");
     let is_suppression = |item: &tests::world::tables::Item| item.contains_key("cause");
@@ -111,7 +111,7 @@ async fn owners_see_that_notifications_are_not_sent() {
         assert_eq!(status().await, expected);
         assert!(page().await.contains(notice));
     }
-    // Emails about failed jobs do not wait until the address works: they are dropped, and later failures start over.
+    // Emails about failed jobs are not kept until the address works. They are dropped, and later failures start over.
     world.deliver(failed(&tenant.id, "import", "1")).await;
     sweep(&world, later(0)).await;
     assert_eq!(subjects(&world, "ops@example.com", 0).await, [""; 0]);
@@ -119,7 +119,7 @@ async fn owners_see_that_notifications_are_not_sent() {
     assert_eq!(world.rpc(&tenant.key, "tenant/settings", change).await.ok()["notification_email_status"], "ok");
     world.deliver(failed(&tenant.id, "import", "2")).await;
     sweep(&world, later(120_000)).await;
-    assert_eq!(subjects(&world, "new@example.com", 0).await.len(), 2, "the change, and the failure");
+    assert_eq!(subjects(&world, "new@example.com", 0).await.len(), 2, "one about the change, one about the failure");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +133,7 @@ async fn an_invitation_to_a_suppressed_address_is_refused() {
     assert_eq!(world.items("invitations").await.len(), 0);
 }
 
-/// As with SES's mailbox simulator.
+/// These addresses behave as in SES's mailbox simulator.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_local_service_plays_bounces_and_complaints() {
     let world = World::live(&[]).await;

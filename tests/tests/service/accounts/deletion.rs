@@ -28,7 +28,7 @@ pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> 
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Runs the purge until no data remains. After the pass that finds the last endpoint, this takes one more.
+/// Runs the purge until no data remains, which takes one more pass after the pass that finds the last endpoint.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
@@ -41,13 +41,13 @@ async fn has_ended(world: &World, who: &Tenant) {
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// The items that contain an organization's id, as table and key. Omits items that expire: its users' tokens, and due
+/// The items that contain an organization's id, as table and key. Omits items that expire: tokens of its users, and due
 /// rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {
         for item in world.items(table).await {
-            // The members of a map are in random order.
+            // The entries of a map are in random order.
             let attributes: BTreeMap<_, _> =
                 item.iter().filter(|(name, value)| !value.is_m() && *name != "earlier").collect();
             let text = format!("{attributes:?}");
@@ -59,8 +59,8 @@ pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<Strin
     left
 }
 
-/// Gives an organization data of every kind: two members, one of whom is removed, invitations, keys, endpoints,
-/// remembered calls, all kinds of deliveries, and a recovery.
+/// Gives an organization data of every kind: two members (one of whom is removed), invitations, keys, endpoints, stored
+/// idempotent calls, all kinds of deliveries, and a recovery.
 pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let slug = &owner.slug;
     let al = world.member(owner, &format!("al@{slug}.example.com"), "member").await;
@@ -142,7 +142,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
     }
     assert!(dropped >= 10, "{dropped}");
     assert_eq!(receiver.count().await, taken);
-    assert!(others_receiver.count().await > taken, "others get their deliveries");
+    assert!(others_receiver.count().await > taken, "other organizations get their deliveries");
     assert_eq!(world.left().await, 0);
     let letters = world.dead_letters().await;
     assert!(letters.is_empty(), "{letters:?}");
@@ -165,7 +165,7 @@ async fn one_of_several_members_leaves_without_the_organization() {
     assert_eq!((&members["total"], &members["members"][0]["userId"]), (&json!(1), &json!(bo.user)));
     let keys = world.cli_get(&bo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "the credentials of the user are gone");
-    // Leaving does not delete an organization, and the error explains the alternative.
+    // Leaving an organization does not delete it, and the error explains how to do so.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
     assert_eq!(left.refused(), (409, "LAST_OWNER"));
     assert!(left.body["message"].as_str().expect("a string").contains("delete your account"), "{left:?}");
@@ -242,8 +242,7 @@ async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     assert_eq!(delete(&world, &jo).await.status, 200);
 }
 
-/// Either the new member joins and the organization remains, or the organization is deleted and the member does not
-/// join.
+/// Either the new member joins and the organization remains, or the organization is deleted and the user does not join.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_deletion_prevents_joining_the_organization() {
     let world = World::start().await;
@@ -314,7 +313,7 @@ async fn a_deletion_in_progress_notices_a_new_member() {
     .await;
     let jo = world.tenant("acme").await;
     let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
-    // No member has ever joined, or only a member who was removed.
+    // Either no other member has ever joined, or one has joined and was removed.
     let mut joined = organization.clone();
     joined["joined"] = json!({"SS": ["01890f3e-7b5a-7cc0-8000-000000000000"]});
     world.member(&jo, "al@example.com", "member").await;
@@ -366,8 +365,8 @@ async fn items_created_during_the_deletion_are_deleted_too() {
             world.cli(&jo.cookie, "organization/invite-member", invited),
         );
         assert_eq!(deleted.status, 200);
-        // A call that finds the account changed is repeated, and then finds it deleted. An invitation is written only while
-        // its author is an owner: otherwise, the response is a 403.
+        // If a call finds that the account has changed, it is repeated, and then finds that the account is deleted. An
+        // invitation is written only while its author is an owner; otherwise, the response is 403.
         let answers = [created, issued, invited];
         assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 401 | 403 | 503)), "{answers:?}");
         purge_all(&world).await;
@@ -375,8 +374,8 @@ async fn items_created_during_the_deletion_are_deleted_too() {
     }
 }
 
-/// The process dies at this call during the deletion. Returns whether it reached that call, and whether the account is
-/// gone.
+/// Makes the process die at this call during the deletion. Returns whether the process reached that call, and whether
+/// the account is gone.
 async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
@@ -387,7 +386,7 @@ async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     request["headers"] = json!({"host": "x", "origin": world.stack.api()});
     request["cookies"] = json!([jo.cookie]);
     request["body"] = json!(json!({"password": PASSWORD}).to_string());
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     let answer = doomed.process.clone().call(request, context(60)).await.expect("an answer");
     let is_gone = world.session(&jo.cookie).await.body == Value::Null;
     assert!(is_gone || answer["statusCode"] != 200, "{answer}");
@@ -408,7 +407,7 @@ async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
         assert_eq!((lives.all.first(), lives.all.last()), (Some(&(true, false)), Some(&(false, true))));
-        // More calls follow the one that makes the deletion final.
+        // The call that makes the deletion final is followed by others.
         assert!(!lives.are_complete() || lives.all.contains(&(true, true)), "{:?}", lives.all);
     }
 }

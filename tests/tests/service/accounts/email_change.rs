@@ -9,7 +9,7 @@ use tests::{
 };
 
 const NEW: &str = "new@example.com";
-/// A race is repeated this many times.
+/// The number of times that each race is repeated.
 const ROUNDS: usize = 5;
 
 async fn request(world: &World, who: &Tenant, email: &str) -> Answer {
@@ -108,7 +108,7 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     let undone = world.confirm(&undo).await;
     assert_eq!(undone.status, 303, "{undone:?}");
     world.is_shut_out(&jo).await;
-    assert!(!signs_in(&world, NEW).await && !signs_in(&world, &jo.email).await, "the password has ended, too");
+    assert!(!signs_in(&world, NEW).await && !signs_in(&world, &jo.email).await, "the password no longer works, either");
     let token = stolen.rsplit('=').next().expect("a token");
     let reset = json!({"token": token, "newPassword": "a thief's password"});
     assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
@@ -140,7 +140,7 @@ async fn an_undo_takes_back_all_later_changes() {
     let reset = json!({"token": reset.rsplit('=').next(), "newPassword": PASSWORD});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert!(signs_in(&world, &jo.email).await);
-    // The same applies after more changes, each of which has its own link.
+    // The same applies after more changes, each of which sends its own link.
     let jo = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo };
     changed(&world, &jo, &jo.email, "three@example.com").await;
     for void in [&first, &second] {
@@ -199,10 +199,10 @@ async fn an_old_address_is_available_and_not_restored_after_a_day() {
 async fn a_later_request_or_an_ended_session_voids_a_change() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
-    // A later request voids the link.
+    // A later request invalidates the link.
     let (first, second) = (requested(&world, &jo, NEW).await, requested(&world, &jo, "newer@example.com").await);
     assert_eq!(world.confirm(&first).await.status, 400);
-    // The end of the requesting session voids the link, for instance if the user ends an intruder's session.
+    // The link also becomes invalid when the session that requested it ends, for instance an intruder's session.
     let intruder = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo.clone() };
     let stolen = requested(&world, &intruder, "thief@example.com").await;
     assert_eq!(world.cli(&jo.cookie, "revoke-other-sessions", json!({})).await.status, 200);
@@ -323,7 +323,7 @@ async fn a_concurrent_change_and_undo_leave_one_address() {
         let undo = changed(&world, &jo, &jo.email, &one).await;
         let next = requested(&world, &jo, &two).await;
         let (undone, changed) = tokio::join!(world.confirm(&undo), world.confirm(&next));
-        // The undo takes effect in either order: if it comes first, the change is void.
+        // The undo wins in either order: if it comes first, the change no longer takes effect.
         assert_eq!(undone.status, 303, "{undone:?}");
         assert!([200, 400].contains(&changed.status), "{changed:?}");
         let users = world.items("users").await;
@@ -340,7 +340,7 @@ async fn a_concurrent_change_and_undo_leave_one_address() {
     }
 }
 
-/// Otherwise, an address would be unavailable forever.
+/// Otherwise, the address would be unavailable forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_removed_during_a_change_keeps_no_address() {
     let world = World::start().await;
@@ -467,7 +467,7 @@ async fn an_owner_renames_the_organization_and_the_slug_stays() {
         let refused = rename(&jo, body).await;
         assert_eq!((refused.status, &refused.body["message"]), (400, &json!(says)));
     }
-    // The same on the page.
+    // The page behaves the same.
     let form = world.http.post(world.url("/console/settings")).header("origin", world.stack.api());
     let form = form.header("cookie", &jo.cookie).form(&[("action", "rename"), ("name", "<i>Roe</i>")]);
     assert_eq!(world.send(form).await.headers["location"], "/console/settings?did=renamed");
@@ -478,7 +478,7 @@ async fn an_owner_renames_the_organization_and_the_slug_stays() {
     assert_eq!(world.send(form).await.status, 403);
 }
 
-/// An intruder's app would lock the user out, even after they have regained the address and the password.
+/// Otherwise, an intruder's app would lock the user out even after the user has regained the address and the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_removes_only_a_later_second_factor() {
     let world = World::start().await;

@@ -84,7 +84,7 @@ async fn one_of_several_concurrent_changes_succeeds() {
     }
 }
 
-/// A session that begins with the old password during the change belongs to the old epoch.
+/// A session that was started with the old password during the change belongs to the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Resets of forgotten passwords, through the API and through the page behind the link in the email.
+//! Resetting a forgotten password, through the API and through the page that the link in the email opens.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -147,7 +147,7 @@ async fn the_reset_page_answers_the_same_for_any_address() {
     for says in
         ["Check your email", &format!("If <strong>{}</strong> has an account", tenant.email), "href=\"/signin\""]
     {
-        assert!(known.page().contains(says), "{says} is missing in {}", known.page());
+        assert!(known.page().contains(says), "{says} is missing from {}", known.page());
     }
     assert_eq!(world.mails().await.len(), before + 1);
     let link = link(&world.mail_to(&tenant.email).await);
@@ -187,7 +187,7 @@ async fn the_api_answers_the_same_and_only_an_account_gets_an_email() {
     let message = "If this address has an account, we sent it an email with a link";
     assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
-    assert_eq!(world.mails().await.len(), before + 6, "three of them have an account");
+    assert_eq!(world.mails().await.len(), before + 6, "three of the addresses have an account");
     assert_eq!(world.tokens("password_reset").await.len(), 6);
     let mail = world.mail_to(&tenant.email).await;
     assert_eq!(mail["subject"], "Webhooks: Choose a new password");
@@ -344,7 +344,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let user = world.session(&owner).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
     assert_eq!(world.cli(&owner, "api-key/create", json!({"name": "mine"})).await.status, 200);
-    // The link from the sign-up verifies the address again, and creates no session.
+    // The link from the sign-up verifies the address again, but does not create a session.
     assert_eq!(world.confirm(&verification).await.status, 200);
     assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
@@ -370,7 +370,7 @@ async fn a_link_takes_back_an_account_that_was_made_anew() {
     assert!(is_refused(&world, token(&link)).await, "twice");
 }
 
-/// A session or a key that begins with the old password during the reset belongs to the old epoch.
+/// A session or a key that is created with the old password during the reset belongs to the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
     let world = World::start().await;
@@ -433,11 +433,11 @@ async fn an_unsendable_email_does_not_change_the_response() {
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;
     let (known, unknown) = (ask("jo@acme.example.com").await, ask("nobody@example.com").await);
     assert_eq!((known.status, &known.body), (200, &unknown.body));
-    assert_eq!(world.tokens("password_reset").await.len(), 1, "it is unknown, and it expires");
+    assert_eq!(world.tokens("password_reset").await.len(), 1, "the caller does not know the token, and it expires");
     assert_eq!(world.sign_in("jo@acme.example.com", OLD).await.status, 200);
 }
 
-/// An email without the token is not sent.
+/// If the token cannot be stored, the email is not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_cannot_be_stored_is_not_sent() {
     let is_token = |call: &Call| call["Item"]["kind"]["S"] == "password_reset";

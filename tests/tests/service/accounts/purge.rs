@@ -60,7 +60,7 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
     let env = Env::new(move |name| settings.get(name).cloned());
     let hurried = Handler::start("accounts-purge", &env).expect("settings");
     let tick = json!({"time": Timestamp::now().after(Duration::from_secs(180))});
-    // The last ten seconds are reserved for calls in progress.
+    // The last ten seconds of an invocation are reserved for calls in progress.
     hurried.clone().call(tick.clone(), context(9)).await.expect("there is no time");
     assert!(left_of(&world, &jo.id).await.len() > 1200);
     hurried.call(tick, context(60)).await.expect("a pass");
@@ -87,7 +87,7 @@ async fn an_organization_that_cannot_be_purged_does_not_delay_others() {
     for who in [&jo, &other] {
         assert_eq!(delete(&world, who).await.status, 200);
     }
-    assert!(purge(&world, 3).await.is_err(), "an alarm counts it");
+    assert!(purge(&world, 3).await.is_err(), "an alarm counts the error");
     assert_eq!(left_of(&world, &other.id).await, BTreeSet::new());
     assert!(!left_of(&world, &jo.id).await.is_empty());
     fails.off();
@@ -114,7 +114,7 @@ async fn a_throttled_purge_does_not_fail_and_continues_later() {
     world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
     world.deliver(event(&jo.id, "1")).await;
     assert_eq!(delete(&world, &jo).await.status, 200);
-    purge(&world, 3).await.expect("it is not a failure");
+    purge(&world, 3).await.expect("this is not an error");
     assert!(!left_of(&world, &jo.id).await.is_empty());
     throttled.off();
     purge(&world, 3).await.expect("a pass");
@@ -133,6 +133,6 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     log.forget_recoveries(tenant).await.expect("the deletion succeeds");
     let now = Timestamp::now();
     assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").0.is_empty() && recovery.done);
-    log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
+    log.save_recovery(tenant, recovery).await.expect("the call has no effect");
     assert!(log.recoveries(tenant, None).await.expect("the list succeeds").is_empty());
 }

@@ -86,7 +86,7 @@ async fn a_stranger_elsewhere_cannot_lock_a_user_out() {
     assert_eq!(
         sign_in_from(&world, "203.0.113.7", RIGHT).await.0,
         429,
-        "a success elsewhere does not reset the stranger's count"
+        "a sign-in from another client does not reset the stranger's count"
     );
 }
 

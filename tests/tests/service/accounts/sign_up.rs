@@ -130,7 +130,7 @@ async fn one_of_16_concurrent_sign_ups_with_one_slug_wins() {
     for lost in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(lost.error(), (409, "CONFLICT", "slug_taken"));
     }
-    // The user and their guard; the organization and its guard; the session, the verification, the known client and the
+    // The user with a guard, the organization with a guard, the session, the verification, the known client, and the
     // count of emails.
     for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 4)] {
         assert_eq!(world.items(table).await.len(), items, "{table}");
@@ -178,8 +178,8 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
     }
 }
 
-/// The response sets a session cookie, so a page on another site could sign its visitors in to the account of the
-/// page's owner.
+/// The response sets a session cookie, so a page on another site could otherwise sign its visitors in to an account
+/// that belongs to the page's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_page_cannot_sign_a_visitor_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
@@ -198,7 +198,7 @@ async fn a_foreign_page_cannot_sign_a_visitor_up() {
     assert_eq!(sign_up("theirs", "https://app.example.com").await.status, 200);
 }
 
-/// A caller creates and deletes accounts with another person's address to make the service send emails to that person.
+/// A stranger signs up with another person's address and deletes the account repeatedly, to send that person emails.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_sign_ups_send_few_emails_to_an_address() {
     let world = World::start().await;

@@ -50,7 +50,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(&al["organizationId"], organization);
     world.confirm(&link(&world.mail_to("al@example.com").await)).await;
 
-    // Sign in again, and out: the new session ends, and the first one does not.
+    // Sign in again, and sign out: the new session ends, but the first one continues.
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});
     let signed_in = world.cli("", "sign-in/email", credentials).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");

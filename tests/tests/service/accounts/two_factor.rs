@@ -57,7 +57,7 @@ async fn a_second_factor_counts_after_its_first_code() {
     let uri = text(&first.body["totpURI"]);
     assert!(uri.starts_with("otpauth://totp/Webhooks:jo%40acme.example.com?secret="), "{uri}");
     assert_eq!(first.body["backupCodes"].as_array().map(Vec::len), Some(10));
-    // Until then, nothing has changed, and another secret replaces the first.
+    // Until a code is entered, nothing changes, and a second secret replaces the first.
     assert_eq!(world.is_protected(&jo.cookie).await, false);
     assert_eq!(world.is_protected(&world.signed_in(&jo.email, PASSWORD).await).await, false);
     let renew = json!({"password": PASSWORD});
@@ -100,7 +100,7 @@ async fn a_sign_in_needs_the_password_and_a_code() {
     assert!(set[0].ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=300") && set[0].starts_with("two_factor="));
     assert_eq!(set[1], "session_token=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
     let pending = set_cookie(&answer, "two_factor");
-    // The cookie does not work as a session, under its own name or a different one.
+    // The cookie does not work as a session, neither under its own name nor under the name of the session cookie.
     let as_session = pending.replace("two_factor=", "session_token=");
     for cookie in [&pending, &as_session] {
         assert!(!world.is_signed_in(cookie).await);
@@ -236,7 +236,7 @@ async fn wrong_codes_are_counted_at_their_client() {
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((3_000..=3_600).contains(&wait), "{wait}");
     assert_eq!(world.enter_backup_code(&pending, &protected.backup_codes[0]).await.status, 429);
-    // Other clients are not affected, and neither is the code.
+    // Other clients can still sign in, and the code is still unused.
     assert_eq!(enter_from(&world, "203.0.113.1", &again, &app.code(0)).await, 200);
 }
 
@@ -251,9 +251,9 @@ async fn distributed_guesses_of_codes_are_limited() {
         assert_eq!(enter_from(&world, &format!("203.0.113.{}", number / 9), &pending, &wrong).await, 401);
     }
     assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 429);
-    // The user's own client is known from the sign-up.
+    // The user signed up from this client, so it is known.
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
-    // A reset does not help a stranger who reads the user's mailbox.
+    // A password reset does not help a stranger who can read the user's email.
     let token = {
         world.cli("", "request-password-reset", json!({"email": jo.email})).await;
         link(&world.mail_to(&jo.email).await).split_once("?token=").expect("a token").1.to_owned()
@@ -266,7 +266,7 @@ async fn distributed_guesses_of_codes_are_limited() {
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
 }
 
-/// Otherwise, a stranger who signed up with the address could lock out the owner of the address.
+/// Otherwise, a stranger who signed up with an address could lock out the owner of that address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_factor_needs_a_verified_address() {
     let world = World::start().await;
@@ -329,7 +329,7 @@ async fn a_stolen_session_cannot_guess_codes_or_weaken_it() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let protected = world.protect(&jo).await;
-    // Enabling the second factor has used one of the ten attempts.
+    // Enabling the second factor used one of the ten attempts.
     for _ in 0..9 {
         let refused = world.enter_code(&protected.cookie, &protected.app.wrong_code()).await;
         assert_eq!(refused.refused(), WRONG_CODE);
@@ -345,7 +345,7 @@ async fn a_stolen_session_cannot_guess_codes_or_weaken_it() {
         assert_eq!(world.cli("", &format!("two-factor/{route}"), right.clone()).await.status, 401, "{route}");
         assert_eq!(world.post_by_key(&jo.key, &format!("two-factor/{route}"), right).await.status, 401, "{route}");
     }
-    // The sign-in has its own counters.
+    // Attempts to finish a sign-in are counted separately.
     let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
     assert_eq!(world.enter_code(&pending, &protected.app.code(0)).await.status, 200);
 }
@@ -385,7 +385,7 @@ async fn a_reset_password_and_a_new_address_keep_it() {
     let token = link(&world.mail_to(&jo.email).await).split_once("?token=").expect("a token").1.to_owned();
     let new = "a new long password";
     assert_eq!(world.cli("", "reset-password", json!({"token": token, "newPassword": new})).await.status, 200);
-    assert_eq!(world.enter_code(&begun, &protected.app.code(0)).await.refused(), NO_SIGN_IN, "it had the old password");
+    assert_eq!(world.enter_code(&begun, &protected.app.code(0)).await.refused(), NO_SIGN_IN, "it predates the change");
     let pending = world.begin_sign_in(&jo.email, new).await;
     let finished = world.enter_code(&pending, &protected.app.code(0)).await;
     let session = set_cookie(&finished, "session_token");
@@ -397,7 +397,7 @@ async fn a_reset_password_and_a_new_address_keep_it() {
     assert_eq!(world.enter_backup_code(&pending, &protected.backup_codes[0]).await.status, 200);
     // Undoing the change removes the second factor, too.
     let undo = link(&world.mail_to(&jo.email).await);
-    assert_eq!(world.confirm(&undo).await.status, 303, "the page leads to a new password");
+    assert_eq!(world.confirm(&undo).await.status, 303, "the page leads to the form for a new password");
     assert!(stored(&world, &jo.user).await.contains_key("two_factor_since"));
 }
 
@@ -457,7 +457,7 @@ async fn racing_changes_leave_all_or_nothing_of_it() {
         if user.contains_key("two_factor_since") {
             assert!(user.contains_key("totp_secret") && user.contains_key("backup_codes"), "{user:?}");
             let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
-            assert_eq!(world.enter_code(&pending, &app.code(1)).await.status, 200, "its app is the verified one");
+            assert_eq!(world.enter_code(&pending, &app.code(1)).await.status, 200, "this app is the verified one");
         } else {
             world.signed_in(&jo.email, PASSWORD).await;
         }
@@ -472,7 +472,7 @@ async fn a_failed_write_uses_up_nothing() {
     fails.on();
     assert_eq!(world.enter_code(&jo.cookie, &app.code(0)).await.status, 500);
     fails.off();
-    assert_eq!(world.is_protected(&jo.cookie).await, false, "the session goes on, without a second factor");
+    assert_eq!(world.is_protected(&jo.cookie).await, false, "the session continues without a second factor");
     assert_eq!(world.enter_code(&jo.cookie, &app.code(0)).await.status, 200);
     world.forget_used_code(&jo.user).await;
     let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
@@ -524,7 +524,7 @@ async fn the_link_for_another_app_needs_the_password() {
     assert_eq!(subjects, expected, "an intruder cannot copy the second factor unnoticed");
 }
 
-/// A sign-in clears the cookie of an earlier session, so a session in the same browser began later.
+/// A sign-in clears the cookie of any earlier session, so a session in the same browser must have begun later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_counts_before_an_unfinished_sign_in() {
     let world = World::start().await;
@@ -545,7 +545,7 @@ async fn a_session_counts_before_an_unfinished_sign_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_new_backup_codes_are_refused_but_once() {
     const CALLS: usize = 3;
-    // No set is written before all calls have read the previous one.
+    // No set of codes is written until all calls have read the previous set.
     let (all_have_read, is_racing, writes) = (Barrier::new(CALLS), Switch::default(), AtomicUsize::new(0));
     let races = is_racing.clone();
     let world = World::answering(&[], move |call| {
@@ -567,7 +567,7 @@ async fn concurrent_new_backup_codes_are_refused_but_once() {
     let renewed = answers.iter().find(|answer| answer.status == 200).expect("new codes");
     let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
     assert_eq!(world.enter_backup_code(&pending, text(&renewed.body["backupCodes"][0])).await.status, 200);
-    // A set without codes can be replaced, too.
+    // Backup codes can be replaced even after all of them have been used.
     world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"backup_codes": null})).await;
     assert_eq!(renew().await.status, 200);
 }

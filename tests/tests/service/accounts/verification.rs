@@ -1,4 +1,4 @@
-//! Verifying an email address: the page behind the link in the email.
+//! Verifying an email address on the page that the link in the email opens.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tests::{
     world::{cookie, link},
 };
 
-/// The address of the page, and the address that clients of the command-line flow use.
+/// The page's path, and the path that clients of the command-line flow use.
 const PATHS: [&str; 2] = ["/verify-email", "/api/auth/verify-email"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn verification_redirects_to_trusted_origins_only() {
         let answer = world.confirm(&link).await;
         assert_eq!(answer.status, if sent_on { 303 } else { 200 }, "{callback}");
         let page = world.send(world.http.get(&link)).await;
-        assert_eq!(page.status, 400, "{callback}: it is used up");
+        assert_eq!(page.status, 400, "{callback}: the token is used up");
         if sent_on {
             assert_eq!(answer.headers["location"], callback);
         }
@@ -147,7 +147,7 @@ async fn the_older_path_verifies_as_well() {
     assert_ne!(link, older);
     assert_eq!(world.confirm(&older).await.status, 200);
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
-    assert_eq!(world.confirm(&link).await.status, 400, "it is the same token");
+    assert_eq!(world.confirm(&link).await.status, 400, "both links contain the same token");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Deleting a key, regardless of the content of the key index.
+//! Deleting a key, regardless of what the key index contains.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn a_deleted_key_that_is_still_in_the_index_is_gone() {
     assert_eq!((again.status, &again.body["message"]), (404, &json!("API key not found")));
 }
 
-/// The counter also shows that the organization exists. Deleting the organization removes the counter.
+/// The counter also proves that the organization exists, because deleting the organization removes the counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_does_not_restore_the_counter_of_an_organization() {
     let world = World::start().await;
@@ -84,7 +84,7 @@ async fn another_organizations_key_is_not_found() {
     assert!(world.key_works(text(&issued["key"])).await);
 }
 
-/// Older keys have no pointer from the id to the key.
+/// Keys from earlier versions are stored without a pointer from the id to the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_key_is_found_through_the_index() {
     let world = World::start().await;

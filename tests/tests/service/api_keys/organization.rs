@@ -83,7 +83,7 @@ async fn an_organization_key_outlives_its_creator_without_a_gap() {
     producer.goes_on().await;
     assert!(world.key_works(&personal).await);
 
-    // The creator resets the password.
+    // The key's creator resets their password.
     world.cli("", "request-password-reset", json!({"email": maker.email})).await;
     let mail = world.mail_to(&maker.email).await;
     let token = link(&mail).split("token=").nth(1).expect("a token").to_owned();
@@ -250,7 +250,7 @@ async fn an_organization_key_acts_for_no_user() {
             "{route}"
         );
     }
-    // The key can read and change settings, as an owner can.
+    // The key can read and change settings, just as an owner can.
     let changed = world.rpc(&key, "tenant/settings", json!({"disable_job_failure_notifications": true})).await;
     assert_eq!(changed.ok()["disable_job_failure_notifications"], true);
 }
@@ -270,7 +270,7 @@ async fn a_list_of_keys_has_scopes_and_the_last_address() {
     assert_eq!(listed[1]["scopes"], json!(["webhooks:read", "webhooks:write"]));
     assert_eq!(listed[1]["lastIpAddress"], "127.0.0.1");
     assert!(listed[1]["lastRequest"].is_string());
-    // An organization key lists all keys, and a member only their own keys.
+    // An organization key lists all keys, whereas a member sees only their own.
     let all = organization_key(&world, &tenant).await;
     assert_eq!(world.get_by_key(&all, "api-key/list").await.body.as_array().map(Vec::len), Some(3));
     let member = world.member(&tenant, "al@example.com", "member").await;

@@ -31,7 +31,7 @@ async fn call(world: &World, name: &str, key: &str) -> Answer {
     world.send(request).await
 }
 
-/// The reason and the missing scope in an error of either format.
+/// The reason and the missing scope from an error in either format.
 fn missing(answer: &Answer) -> Option<(&str, &str)> {
     let error = if answer.body["json"].is_object() { &answer.body["json"]["data"] } else { &answer.body };
     Some((error["reason"].as_str()?, error["scope"].as_str()?))

@@ -37,7 +37,7 @@ impl Client<'_> {
 async fn since(world: &World, reader: &Tenant, before: usize) -> Vec<Value> {
     let mut all = entries(world, reader, json!({"limit": 100})).await;
     all.truncate(all.len() - before);
-    // Entries of one transaction have no order.
+    // Entries from one transaction are in no particular order.
     all.sort_by_key(|entry| entry["action"].as_str().map(str::to_owned));
     all
 }
@@ -315,8 +315,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     }
 }
 
-/// Makes changes to endpoints, which have their own tests, and changes by users who join and leave. Returns a signing
-/// secret.
+/// Makes changes to endpoints, which have their own tests, and adds users who join and leave. Returns a signing secret.
 async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     let cookie = world.signed_in(&reader.email, "a third long password").await;
     let owner = Client { world, cookie };
@@ -328,7 +327,7 @@ async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     world.deliver(event(&reader.id, "j")).await;
     world.rpc_by_session(&owner.cookie, "webhooks/delete", json!({"id": id})).await.ok();
 
-    // One user declines and moves later, which deletes their own organization.
+    // One user declines an invitation and moves later, which deletes the user's own organization.
     let mover = world.tenant("mover").await;
     let visitor = Client { world, cookie: mover.cookie.clone() };
     let invite = json!({"email": mover.email, "role": "owner"});
@@ -366,7 +365,7 @@ async fn a_change_of_a_page_is_recorded_as_by_the_api() {
     assert_eq!(entry["changes"][0]["new"], "page@example.com");
 }
 
-/// A browser login ends with a session. Its actor is the user who approved the login.
+/// A browser login results in a session. The actor in its entry is the user who approved the login.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_of_a_browser_login_is_its_users() {
     let world = World::start().await;
@@ -436,8 +435,8 @@ async fn a_change_of_people_that_cannot_be_recorded_is_not_made() {
     assert_eq!(state(&world).await, before);
 }
 
-/// An invitation's id is enough to sign up. If entries contained the id, the thief of a key that reads the log could
-/// become an owner.
+/// An invitation's id is enough to sign up. If entries contained the id, a thief could use a stolen key that reads the
+/// log to become an owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_entry_contains_the_id_of_an_invitation() {
     let world = World::start().await;
@@ -489,8 +488,7 @@ async fn ended_keys(world: &World, reader: &Tenant, action: &str) -> Vec<Value> 
     changes.filter(|change| change["field"] == "api_key").map(|change| change["old"].clone()).collect()
 }
 
-/// Personal keys end with their user's membership, or with the epoch that a reset begins, and do not get a separate
-/// entry.
+/// Personal keys stop working when the user's membership ends or a reset begins a new epoch, without a separate entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_ends_personal_keys_names_them() {
     let world = World::start().await;

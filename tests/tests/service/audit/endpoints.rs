@@ -60,7 +60,7 @@ async fn a_change_of_an_endpoint_names_its_old_and_new_values() {
         assert_eq!(latest(&world, &tenant, "webhook.updated").await["changes"], expected, "{fields}");
         let before = count(&world).await;
         world.rpc(&tenant.key, "webhooks/update", change).await.ok();
-        assert_eq!(count(&world).await, before, "the same values again: {fields}");
+        assert_eq!(count(&world).await, before, "the values are unchanged: {fields}");
     }
 
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
@@ -111,7 +111,7 @@ async fn concurrent_changes_of_an_endpoint_are_all_recorded() {
         world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
     });
     join_all(changes).await;
-    // Each change replaced the value of the one before.
+    // Each change replaced the value that the previous change had set.
     let found = entries(&world, &tenant, json!({"action": "webhook.updated"})).await;
     let mut values: Vec<_> =
         found.iter().map(|entry| (&entry["changes"][0]["old"], &entry["changes"][0]["new"])).collect();
@@ -152,7 +152,7 @@ async fn a_crash_leaves_both_the_change_and_its_entry_or_neither() {
         let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
         cut_off.fail(call..call + 3, takes_effect);
         let _lost = world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "description": "new"})).await;
-        // Until no call fails.
+        // Repeats the change until none of its calls fails.
         while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
         let is_changed = world.only_endpoint(&tenant).await["description"] == "new";
         let is_recorded = !entries(&world, &tenant, json!({"action": "webhook.updated"})).await.is_empty();

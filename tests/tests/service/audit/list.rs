@@ -1,4 +1,4 @@
-//! The list of entries: its readers, filters and pages.
+//! Listing entries: permissions, filters and pages.
 
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};

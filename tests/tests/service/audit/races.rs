@@ -17,7 +17,7 @@ use tokio::{runtime::Handle, task::block_in_place};
 
 use super::{count, entries, records};
 
-/// The client for the tables, while the race is on.
+/// The client for the tables, set while the race is on.
 type Switch = Arc<Mutex<Option<Client>>>;
 
 /// A world in which, while the switch is on, an attribute of all users changes just before each write to the audit log.

@@ -23,7 +23,7 @@ const SILENT: [(&str, &[&str]); 5] = [
     ),
     ("the second factor is recorded once its first code enables it", &["/api/auth/two-factor/enable"]),
     (
-        "the session of the login is recorded once the client fetches it",
+        "the session that a login creates is recorded once the client fetches it",
         &["/v1/auth/cliLoginApprove", "/v1/auth/cliLoginCreate"],
     ),
     (

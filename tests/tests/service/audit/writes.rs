@@ -58,7 +58,7 @@ fn unrecorded(call: &Call) -> Vec<Value> {
         "UpdateItem" => vec![json!({"Update": call.body})],
         "DeleteItem" => vec![json!({"Delete": call.body})],
         "TransactWriteItems" => call["TransactItems"].as_array().cloned().unwrap_or_default(),
-        // Batches clean up after a recorded change: the deletion of an organization.
+        // Batch writes only clean up after a recorded change, the deletion of an organization.
         _ => Vec::new(),
     };
     writes.into_iter().filter(is_to_record).collect()
@@ -88,13 +88,13 @@ fn is_to_record(write: &Value) -> bool {
     if let Some(put) = write.get("Put") {
         return match put["TableName"].as_str().expect("a table") {
             "tokens" => put["Item"]["kind"]["S"] == "session",
-            // Other items in the table are counters and remembered calls.
+            // Other items in the table are counters and stored idempotent calls.
             "webhook-endpoints" => !put["Item"]["webhook_endpoint_id"]["S"].as_str().expect("a key").starts_with('#'),
             "users" | "organizations" | "invitations" | "api-keys" => true,
             _ => false,
         };
     }
-    // A personal key that has ended is deleted later. The entry for the change that ended the key names it.
+    // A personal key that no longer works is deleted later. The entry for the change that ended it names the key.
     let deleted = &write["Delete"];
     match deleted["TableName"].as_str().unwrap_or_default() {
         "users" | "organizations" | "invitations" => true,

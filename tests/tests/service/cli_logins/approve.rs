@@ -1,4 +1,4 @@
-//! The approval in the browser.
+//! Approving a login in the browser.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -90,14 +90,14 @@ async fn ending_all_sessions_ends_an_approval() {
     let removed = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&cookie, "organization/remove-member", removed).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    // The approval is also void for the new holder of the address.
+    // The approval is also invalid for the new holder of the address.
     world.member(&Tenant { cookie, ..tenant }, "al@example.com", "member").await;
     assert_eq!(poll(&world, &login).await, expired());
 
     assert_eq!(poll(&world, &others).await["userId"], other.user);
 }
 
-/// Signing out ends only the session that approved.
+/// Signing out ends only the session that approved the login.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_outlives_the_session_that_gave_it() {
     let world = World::start().await;

@@ -36,7 +36,7 @@ async fn a_request_is_polled_sixty_times_a_minute() {
     assert_eq!(poll(&world, &login).await["status"], "approved", "other requests are not delayed");
     let mut strangers = other.clone();
     strangers["secret"] = json!("A".repeat(43));
-    assert_eq!(poll(&world, &strangers).await, expired(), "a stranger does not learn about the limit");
+    assert_eq!(poll(&world, &strangers).await, expired(), "a stranger cannot tell that there is a limit");
     assert_eq!(world.tokens("cli_login_poll").await.len(), 2);
     // A minute later.
     world

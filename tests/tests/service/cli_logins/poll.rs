@@ -1,4 +1,4 @@
-//! Polls by a client, which gets the session only once.
+//! Polling by a client, which gets the session only once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +40,7 @@ async fn a_client_is_signed_in_by_the_browser() {
     assert!(!tokens.contains(login["secret"].as_str().expect("a secret")), "only its hash is stored");
 
     let answer = poll_as_cli().await;
-    assert!(!answer.headers.contains_key("set-cookie"), "a page that polls signs no browser in");
+    assert!(!answer.headers.contains_key("set-cookie"), "a page that polls cannot sign a browser in");
     assert_eq!(answer.headers["cache-control"], "no-store");
     let cookie = answer.ok()["cookieHeader"].as_str().expect("a cookie").to_owned();
     let expires_at = answer.json()["sessionExpiresAt"].clone();
@@ -162,7 +162,7 @@ async fn one_of_several_concurrent_polls_gets_the_session() {
         assert_eq!(got.len(), 1, "{answers:?}");
         assert_eq!(answers.iter().filter(|answer| **answer == expired()).count(), 7, "{answers:?}");
         assert!(world.is_signed_in(got[0]).await);
-        assert_eq!(world.tokens("session").await.len(), 1 + round, "and that of the sign-up");
+        assert_eq!(world.tokens("session").await.len(), 1 + round, "and the one from the sign-up");
         assert!(world.tokens("cli_login").await.is_empty());
     }
 }
@@ -197,8 +197,8 @@ async fn end_all_sessions(tables: &Client) {
     }
 }
 
-/// A call fails three times, the maximum number of tries. Another poll then gets the session, or shows that only the
-/// response was lost. A request never results in two sessions.
+/// A call fails three times, which is the maximum number of tries. Another poll then gets the session, or shows that
+/// only the response was lost. A request never results in two sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -211,7 +211,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
         let failed = world.rpc("", "auth/cliLoginPoll", login.clone()).await;
         assert_eq!(failed.status, 500, "{call} {failed:?}");
         let next = poll(&world, &login).await;
-        assert_eq!(world.tokens("session").await.len(), 2, "and that of the sign-up");
+        assert_eq!(world.tokens("session").await.len(), 2, "and the one from the sign-up");
         assert_eq!(poll(&world, &login).await, expired());
         next["status"].clone()
     });

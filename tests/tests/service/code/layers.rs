@@ -16,7 +16,7 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The layers of `common` from top to bottom. Modules outside these folders form another layer at the bottom.
+/// The layers of `common` from top to bottom. Modules outside these folders form one more layer at the bottom.
 const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "webhooks", "audit", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
@@ -26,7 +26,7 @@ const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "qu
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;
 
-/// A source file, with the paths of this crate in it.
+/// A source file, with the paths in it that belong to this crate.
 struct Source {
     path: PathBuf,
     imports: BTreeSet<Vec<String>>,
@@ -125,7 +125,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// Finds paths of more than one name in tokens.
+/// Finds paths with more than one segment in tokens.
 fn read_paths(input: ParseStream<'_>, paths: &mut Vec<Vec<String>>) -> syn::Result<()> {
     let inside;
     if input.is_empty() {
@@ -162,7 +162,7 @@ fn imports(sources: &BTreeMap<Module, Source>) -> BTreeMap<&Module, BTreeSet<&Mo
     };
     let others = |module, source: &Source| {
         let found = source.imports.iter().filter_map(module_of);
-        // A path outside this crate counts as part of this module.
+        // A path to another crate counts as part of this module.
         found.filter(|other| *other != module).collect()
     };
     sources.iter().map(|(module, source)| (module, others(module, source))).collect()
@@ -249,7 +249,7 @@ fn no_files_import_each_other() {
     assert_eq!(circles.collect::<Vec<_>>(), [], "these files import each other");
 }
 
-/// Building and starting a test binary takes half a second, so functions without unit tests declare `test = false`.
+/// A test binary takes half a second to build and start, so functions without unit tests declare `test = false`.
 #[test]
 fn no_test_is_switched_off_with_its_crate() {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {

@@ -40,7 +40,7 @@ struct Call {
     fields: BTreeSet<String>,
 }
 
-/// The calls in a folder's files.
+/// The calls in the files of a folder.
 fn calls(folder: &str) -> Vec<Call> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut folders, mut calls) = (vec![root.join(folder)], Vec::new());
@@ -88,7 +88,7 @@ fn find(input: ParseStream<'_>, file: &Path, calls: &mut Vec<Call>) -> syn::Resu
     Ok(())
 }
 
-/// Reads the strings and a call's fields.
+/// Reads the strings and the fields of a call.
 fn arguments(input: ParseStream<'_>, call: &mut Call) -> syn::Result<()> {
     while !input.is_empty() {
         while input.peek(Token![%]) || input.peek(Token![?]) {
@@ -157,13 +157,13 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     assert_eq!(unused.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "the service never writes these");
 }
 
-/// The local stack has additional lines, which are not for operators.
+/// The local stack logs additional lines, which are not meant for operators.
 #[test]
 fn the_local_stack_logs_dotted_names() {
     let calls = calls("local/src");
     assert!(calls.len() > 5, "the calls are found");
     for Call { file, texts, .. } in calls {
-        let message = texts.last().unwrap_or_else(|| unreachable!("{}: a line has no name", file.display()));
+        let message = texts.last().unwrap_or_else(|| unreachable!("{}: a line without a name", file.display()));
         assert!(is_dotted(message), "{}: {message:?} is not a dotted name", file.display());
     }
 }

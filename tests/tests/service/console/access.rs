@@ -1,4 +1,4 @@
-//! Access to pages.
+//! Access to the console's pages.
 
 use serde_json::json;
 use tests::{Browser, World, event, world::cookie};
@@ -124,7 +124,7 @@ async fn a_form_of_an_ended_session_is_shown_again_after_sign_in() {
     let asked = visitor.submit(path, &form, "Add endpoint", &typed).await;
     assert_eq!(asked.status, 401);
     says(&asked, &["Your session has ended", "Nothing was saved or sent."]);
-    assert!(!asked.page().contains("canary"), "a secret is not in the page, not even hidden");
+    assert!(!asked.page().contains("canary"), "the page does not contain the secret, not even in a hidden field");
     let wrong = [("email", tenant.email.as_str()), ("password", "the password is not in the page")];
     let again = visitor.submit(path, &asked, "Sign in", &wrong).await;
     assert_eq!(again.status, 401);
@@ -139,7 +139,7 @@ async fn a_form_of_an_ended_session_is_shown_again_after_sign_in() {
             "Secrets are not kept. Enter them again:",
         ],
     );
-    assert!(!back.page().contains("canary"), "the secret is not in the page after the sign-in");
+    assert!(!back.page().contains("canary"), "the page does not contain the secret after the sign-in");
     assert!(world.endpoints(&tenant).await.is_empty());
     let cookie = back.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
     let added = Browser::new(&world, cookie).press(path, &back, "Add endpoint", &[("headers", "x-key: canary")]).await;

@@ -1,4 +1,4 @@
-//! The pages of deliveries.
+//! The pages about deliveries.
 
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Receiver, World, callback, event};
@@ -130,7 +130,7 @@ async fn an_invalid_filter_is_marked() {
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
 
-/// The payload is 200 KB, mostly brackets, but the page's size is bounded.
+/// The payload is 200 KB and consists mostly of brackets, but the size of the page is bounded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_payload_is_cut_on_its_page() {
     let world = World::start().await;
@@ -249,7 +249,7 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
     says(&browser.open("/console/deliveries?range=1h").await, &["Failed 4"]);
     says(&browser.open("/console/deliveries?until=2026-01-01T00%3A00").await, &["Failed 0"]);
     let counted = browser.open("/console/deliveries?reason=status_5xx").await;
-    assert!(!text(&counted).contains("Failed 4"), "the index does not have reasons");
+    assert!(!text(&counted).contains("Failed 4"), "the index does not contain reasons");
     for (query, message) in
         [("range=1y", "range: Must be 1h, 24h or 7d."), ("reason=A", "Must be one of delivered, status_5xx")]
     {
@@ -322,7 +322,7 @@ async fn the_shown_failures_are_resent_together() {
     assert_eq!(receiver.count().await, 6);
 }
 
-/// The receiver asked to stop deliveries with a 410.
+/// The receiver responded with 410 to stop deliveries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
     let world = World::live(&[]).await;
@@ -365,7 +365,7 @@ async fn the_button_resends_as_many_deliveries_as_are_counted() {
     says(&page, &["Failed 1", "Resend 1 failed delivery", "Test event", "webhook.test", "Failed"]);
 }
 
-/// An email about a failed job links to such a list.
+/// An email about a failed job links to a list like this one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_explains_why_failed_jobs_are_not_delivered() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! An endpoint's page.
+//! The page of an endpoint.
 
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Receiver, Tenant, World, event};
@@ -36,7 +36,7 @@ async fn saving_changes_only_changed_fields() {
     let after = world.only_endpoint(&tenant).await;
     assert_eq!((&after["description"], &after["events"]), (&json!("Orders"), &json!(["job.completed"])));
 
-    // A different URL would receive the headers, which are secrets.
+    // The headers are secret, and would be sent to the new URL.
     let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
@@ -47,7 +47,7 @@ async fn saving_changes_only_changed_fields() {
     let after = world.only_endpoint(&tenant).await;
     assert_eq!(after["url"], json!("http://127.0.0.1:9/new"));
     let gone = ["description", "events", "header_names"].map(|name| after.get(name));
-    assert_eq!(gone, [Some(&json!("Orders")), None, None], "of two fields of the same name, the first counts");
+    assert_eq!(gone, [Some(&json!("Orders")), None, None], "if two fields have the same name, the first one counts");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     let later = browser.open(&path).await;
     let newest = browser.press(&path, &later, "Rotate secret", &[]).await;
     let old = browser.press(&path, &page, "Rotate secret", &[]).await;
-    assert_eq!(old.status, 400, "an old form brings back nothing");
+    assert_eq!(old.status, 400, "an old form does not restore earlier values");
     says(&old, &["The endpoint was changed after you opened this form"]);
     let changed = newest;
     world.deliver(event(&tenant.id, "job")).await;
@@ -177,7 +177,7 @@ async fn too_many_tests_of_an_endpoint_are_explained() {
     says(&refused, &["Too many attempts"]);
 }
 
-/// Common libraries reject a secret that is not base64.
+/// Common libraries reject a secret that is not valid base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
     let world = World::start().await;
@@ -189,7 +189,7 @@ async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
         rest.split('<').next().map(str::to_owned)
     };
     let generated = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[]).await;
-    assert_eq!(shown(&generated, "library-secret"), None, "every library accepts it as it is");
+    assert_eq!(shown(&generated, "library-secret"), None, "every library accepts the secret as it is");
     for own in ["correct horse battery staple!", "a-secret-of-ones-own", "whsec_über sechzehn Zeichen"] {
         let page = browser.open(&path).await;
         let rotated = browser.press(&path, &page, "Rotate secret", &[("own", own)]).await;
@@ -230,7 +230,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
         |description| [&[("url", HOOK), ("description", description), ("headers", "x-key: 1")], &BOTH[..]].concat();
     let first = browser.press(&path, &old, "Save changes", &typed("Orders")).await;
     says(&first, &["Changes saved", "Orders"]);
-    // A double click.
+    // A double click submits the form twice.
     says(&browser.press(&path, &old, "Save changes", &typed("Orders")).await, &["Nothing has changed."]);
     // Both changes may have been made in the same millisecond.
     let id = path.rsplit('/').next().expect("an id");
@@ -241,7 +241,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
         &refused,
         &["The endpoint was changed after you opened this form", "Now saved:", "Description: Orders", "Headers: x-key"],
     );
-    assert!(refused.page().contains("value=\"Invoices\""), "the typed text stays");
+    assert!(refused.page().contains("value=\"Invoices\""), "the page keeps the submitted values");
     let (above, _) = refused.page().split_once("<h2>").expect("a section");
     assert!(above.contains("Not saved.") && above.contains(" autofocus"), "the notice is at the top: {above}");
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
@@ -273,7 +273,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     world.handle_all().await;
     assert_eq!(receiver.count().await, 21);
 
-    // A period without failed deliveries.
+    // There are no failed deliveries in this period.
     let page = browser.open(&path).await;
     let typed = [("since", "2026-01-31T12:00"), ("status", "failed")];
     let nothing = browser.press(&path, &page, "Recover deliveries", &typed).await;
@@ -328,7 +328,7 @@ async fn a_recovery_of_a_disabled_endpoint_is_shown_as_not_sent() {
     assert_eq!(receiver.count().await, 1);
 }
 
-/// The endpoint's item has an older error, because it is written once a minute.
+/// The endpoint's item contains an older error, because it is updated at most once a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_page_shows_one_age_of_its_last_error() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;

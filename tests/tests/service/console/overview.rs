@@ -124,7 +124,7 @@ async fn each_of_many_endpoints_is_on_one_page() {
         let answer = browser.open(&format!("/console?page={page}")).await;
         let mut compressed = DeflateEncoder::new(Vec::new(), Compression::default());
         compressed.write_all(answer.page().as_bytes()).expect("a write to memory succeeds");
-        assert!(compressed.finish().expect("a write to memory succeeds").len() < 10_000, "a page is small");
+        assert!(compressed.finish().expect("a write to memory succeeds").len() < 10_000, "the page is small");
         let text = text(&answer);
         assert!(text.contains(&format!("Page {page} of 3")), "{text}");
         seen.extend((10..33).filter(|number| text.contains(&format!("/n{number} "))));
@@ -147,8 +147,8 @@ async fn untrusted_text_is_shown_as_text() {
     says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩⟨U+00AD⟩⟨U+E0041⟩ javascript:al…"]);
 }
 
-/// The failures are visible only in the log, not in the endpoints' items. Endpoints with recent errors are on the first
-/// page.
+/// The failures are visible only in the log, not in the endpoints' items: endpoints whose items contain a recent error
+/// are listed on the first page.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_names_failures_on_other_pages() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
@@ -241,8 +241,8 @@ async fn events_are_named_or_counted() {
     says(&browser.open(&format!("/console/endpoints/{id}")).await, &["Settings", "Events", all[2], all[0]]);
 }
 
-/// A hundred endpoints with the longest URLs and descriptions, of random characters, so they cannot be compressed. Each
-/// endpoint on the first page has a banner, and every kind of bar in every hour.
+/// A hundred endpoints with URLs and descriptions of maximum length, which consist of random characters so that they
+/// cannot be compressed. Each endpoint on the first page has a banner, and every kind of bar in every hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_is_small() {
     let world = World::start().await;

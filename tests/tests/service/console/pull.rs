@@ -61,7 +61,7 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     let browser = Browser::new(&world, &tenant.cookie);
     let test = browser.press(&path, &browser.open(&path).await, "Send test event", &[]).await;
     says(&test, &["To fetch", "Waiting for a client to receive it."]);
-    // Like all tests, this one is listed but not counted.
+    // Like all test deliveries, this one is listed but not counted.
     says(&browser.open("/console").await, &["tests excluded: no deliveries.", "Pull endpoint …", "No recent jobs"]);
     says(
         &browser.open(&path).await,

@@ -1,4 +1,4 @@
-//! The states and numbers of endpoints. The first page, the endpoint's page and `stats` agree on them.
+//! The states and counts of endpoints, on which the first page, the endpoint's page and `stats` agree.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
@@ -6,7 +6,7 @@ use tests::{Browser, Receiver, Tenant, World, browser::readable, event, world::l
 
 use super::{says, text};
 
-/// The number of an endpoint's delivered deliveries according to `stats`, and whether all were counted.
+/// The number of successful deliveries to an endpoint according to `stats`, and whether all of them were counted.
 async fn delivered(world: &World, tenant: &Tenant, endpoint: &str) -> (u64, bool) {
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
     let stats = stats.ok();
@@ -32,7 +32,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
-    // The first page reads 300 deliveries, initially 30 per endpoint, which is the last of these limits.
+    // The first page reads at most 300 deliveries, and initially 30 per endpoint. The last number tests this limit.
     let mut sent = 0;
     for all in [30, 31, 60] {
         while sent < all {
@@ -116,7 +116,7 @@ async fn an_endpoint_enabled_after_a_410_is_untried_until_a_success() {
     }
     let page = browser.open(&path).await;
     says(&page, &["Enable endpoint …", "Disabled: HTTP 410", "Events are kept for another 7 days"]);
-    // The form of an older page also shows the confirmation.
+    // The form on a page that was opened earlier also leads to the confirmation.
     let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
     let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "activate")])).await;
     assert_eq!(asked.headers["location"], format!("{path}?confirm=activate"));
@@ -208,7 +208,7 @@ async fn pending_deliveries_can_be_retried_now() {
     );
     let page = browser.press(&path, &page, "Retry 2 pending deliveries now", &[]).await;
     says(&page, &["Resending 2 pending deliveries : usually starts within a minute"]);
-    assert!(!text(&page).contains("Retry 2"), "the button is not offered twice: {}", text(&page));
+    assert!(!text(&page).contains("Retry 2"), "the button is not shown a second time: {}", text(&page));
     world.sweep(Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 4);

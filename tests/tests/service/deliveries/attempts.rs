@@ -6,7 +6,7 @@ use common::webhooks::delivery::{Delivery, Status};
 use tests::{Manner, Receiver, Rough, World, callback};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
-/// A world with these retry delays, and one second for an attempt.
+/// A world with these retry delays and a time limit of one second for an attempt.
 pub(super) async fn world(schedule: &str) -> World {
     World::with(&[("RETRY_SCHEDULE", schedule), ("DELIVERY_TIMEOUT", "1")]).await
 }
@@ -16,10 +16,10 @@ pub(super) async fn send_to(world: &World, url: &str) {
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
-/// Why the only attempt at `url` failed, if it did.
+/// The reason why the only attempt at `url` failed, if it did.
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
-    // After a cut-off, the attempt is repeated with more time.
+    // An attempt that is cut off is repeated with more time.
     world.handle_all().await;
     let delivery = world.log("t").await.into_iter().next().expect("a delivery");
     assert_eq!(delivery.attempts, 1);

@@ -1,4 +1,4 @@
-//! A batch in one invocation of the delivery function: time, limits and failures.
+//! Batches in one invocation of the delivery function: time, limits and failures.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
     assert!(second < first, "{second:?} {first:?}");
     assert!(first >= Duration::from_millis(1500), "attempts in this queue have 1.5 seconds");
     assert_eq!(world.counts("slow-deliveries").await, [2, 0, 0]);
-    assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "a cut-off attempt has the full time there");
+    assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "the repeated attempt gets the full time");
     let waits = world.log_of(&tenant.id, Status::Pending).await;
     assert!(waits.len() == 12 && waits.iter().all(|delivery| delivery.attempts == 0), "{waits:?}");
 }
@@ -71,7 +71,7 @@ async fn a_failure_of_the_service_fails_only_its_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_table_delays_only_its_records_and_only_once() {
-    // The table hangs before the response, or in the middle of it.
+    // The table hangs before it responds, or in the middle of a response.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }
 
@@ -90,7 +90,7 @@ async fn waiting_messages_are_grouped_by_tenant() {
     let sqs = Receiver::start().await;
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
     let batch = records([callback("tenant-1", "j", "http://127.0.0.1:1/")]);
-    // The result is irrelevant, because this receiver only records requests and does not answer like SQS.
+    // The result is irrelevant, because this receiver only records requests, and does not answer as SQS would.
     world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     let sent = sqs.received().await[0].json()["Entries"][0].clone();
     assert_eq!(sent["MessageGroupId"], "tenant-1");

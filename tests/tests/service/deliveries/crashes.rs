@@ -17,9 +17,9 @@ use tokio::time::Instant;
 /// messages, and deliveries to a silent receiver are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends an event to an endpoint that accepts it and to a flaky one that fails once. The first worker fails at the
-/// calls with these numbers, and a healthy worker follows. With `waits`, the item of the flaky endpoint marks it as
-/// hanging. Returns whether a call failed, and the violations.
+/// Sends an event to an endpoint that accepts it and to a flaky one that fails once. The calls with these numbers fail
+/// in the first worker, which is followed by a healthy worker. With `waits`, the item of the flaky endpoint marks the
+/// endpoint as hanging. Returns whether a call failed, and the violations.
 async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -43,7 +43,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     let healthy = world.worker(&settings);
     let deadline = Instant::now() + PATIENCE;
     while !doomed.has_died() && world.left().await > 0 && Instant::now() < deadline {
-        // The call may fail, as intended.
+        // The call may fail, which is expected.
         handle(&world, &doomed.process).await.ok();
     }
     let deadline = Instant::now() + PATIENCE;
@@ -61,7 +61,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
                     "{case}"
                 );
             }
-            // The flaky endpoint may get its success or its failure twice.
+            // The flaky endpoint may get the request that succeeds or the one that fails twice.
             let too_many = || format!("{case}: {} and {} arrived", good.len(), flaky.len());
             let came = if good.len() > 2 || flaky.len() > 3 { Err(too_many()) } else { Ok(()) };
             return (doomed.has_died(), came);
@@ -80,7 +80,7 @@ async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
     try_join_all(polled.into_iter().map(|queue| process.poll(queue))).await.map(drop)
 }
 
-/// Fails each call in turn.
+/// Makes each call fail in turn.
 async fn live_through_all(length: u64, takes_effect: bool, waits: bool) {
     let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits);
     let lives = at_each_call(0.., live).await;
@@ -114,7 +114,7 @@ async fn a_process_may_die_before_any_call_for_waiting_deliveries() {
     live_through_all(u64::MAX, false, true).await;
 }
 
-/// The record is redelivered with all destinations of the event.
+/// The redelivered record covers all destinations of the event.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_without_a_message_ends_in_each_endpoint_state() {
     let broken = Switch::default();

@@ -1,4 +1,4 @@
-//! Duplicate messages are posted only once, if possible.
+//! Duplicate messages cause only one post where possible.
 
 use common::webhooks::delivery::Status;
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn a_duplicate_sends_the_missing_message_and_posts_nothing() {
         let delivery = world.only_logged(&tenant.id).await;
         assert_eq!((delivery.status, delivery.attempts), (Status::Pending, attempts));
         refuses.off();
-        // A message must not be redelivered between its handling and its deletion.
+        // A message must not be redelivered after it is handled but before it is deleted.
         world.come_back_after(60).await;
         assert_eq!(world.poll(queue).await, 1, "the message was redelivered");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
@@ -72,7 +72,7 @@ async fn a_duplicate_sends_the_missing_message_and_posts_nothing() {
     assert!(world.drain("deliveries").await.is_empty() && world.drain("job-events").await.is_empty());
 }
 
-/// SQS may deliver an event twice in one batch, and a producer may send it twice within a millisecond.
+/// SQS may deliver an event twice in one batch, and a producer may send an event twice within a millisecond.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_in_a_batch_does_not_block_the_batch() {
     let world = World::start().await;

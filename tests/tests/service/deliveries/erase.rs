@@ -81,7 +81,7 @@ async fn an_erased_delivery_keeps_only_its_row() {
     assert!(!is_anything_left(&world).await, "{:?}", world.items("deliveries").await);
     let listed = read(&world, &tenant, "list", json!({})).await;
     assert!(listed.ok()["deliveries"].as_array().expect("a list").iter().all(|one| one["erased_at"].is_string()));
-    // A late success recorded by a second process does not restore any data.
+    // A late success that a second process records does not restore any data.
     let (before, last) = (&deliveries[0], deliveries[0].last_attempt.clone());
     let late = Delivery { status: Status::Delivered, last_attempt: last, ..before.clone() };
     assert!(!book.log.advance(&id(&tenant), before, &late).await.expect("an answer"));
@@ -161,7 +161,7 @@ async fn erase_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     request["headers"]["x-api-key"] = json!(tenant.key);
     request["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());
     let doomed = Doomed::function(&world, "deliveries-erase", call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     doomed.process.clone().call(request, context(60)).await.ok();
     let shown = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await.ok().to_string();
     let is_erased = shown.contains("erased_at");
@@ -179,8 +179,8 @@ async fn a_process_that_erases_may_die_at_any_call() {
     }
 }
 
-/// The payload is in the row of a held delivery, and a resend moves it. Only one of the two concurrent calls takes
-/// effect, completely.
+/// The payload of a held delivery is in the delivery's row, and a resend moves it. Of the two concurrent calls, exactly
+/// one takes effect, and it does so completely.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_resend_does_not_restore_a_payload() {
     let world = World::start().await;

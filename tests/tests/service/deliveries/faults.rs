@@ -50,8 +50,8 @@ fn unlogged(said: File) -> HashSet<String> {
     ids.map(|hex| format!("msg_{hex}")).collect()
 }
 
-/// Sends `events` to four live endpoints and a dead one, through a worker with failing calls that is killed `kills`
-/// times, and waits until the queues are empty. The tables and the queues are in this process, so they survive.
+/// Sends `events` to four live endpoints and a dead one, through a worker whose calls may fail and that is killed
+/// `kills` times, and waits until the queues are empty. The tables and the queues are in this process, so they survive.
 async fn survive(events: usize, kills: usize, between_kills: Duration, visibility: u32, limit: Duration) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -95,7 +95,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         for attempt in &received {
             let id = attempt.header("webhook-id").to_owned();
             let first = ids.entry(attempt.json()["job_id"].to_string()).or_insert_with(|| id.clone());
-            assert_eq!(*first, id, "a duplicate has the webhook-id of the first");
+            assert_eq!(*first, id, "a duplicate has the webhook-id of the first request");
         }
         assert_eq!(ids.len(), events, "nothing is lost");
         assert_eq!(ids.values().collect::<BTreeSet<_>>().len(), events);
@@ -111,12 +111,12 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
             Status::Failed => failed.insert(delivery.job_id.clone()),
             Status::Pending | Status::Held | Status::Ended => unreachable!("{delivery:?} will not be woken"),
         };
-        assert!(is_new, "{delivery:?} is there twice");
+        assert!(is_new, "{delivery:?} is listed twice");
         let is_dead = delivery.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
         assert_eq!((is_dead, delivery.attempts >= 3), (delivery.status == Status::Failed, is_dead), "{delivery:?}");
     }
-    assert_eq!(failed.len(), events, "unaccepted deliveries have failed");
-    assert_eq!(delivered.difference(&taken).count(), 0, "only accepted deliveries are delivered");
+    assert_eq!(failed.len(), events, "deliveries that were not accepted have failed");
+    assert_eq!(delivered.difference(&taken).count(), 0, "only accepted deliveries are marked as delivered");
     let unlogged = unlogged(said);
     let missing: Vec<_> = taken.difference(&delivered).collect();
     assert!(missing.iter().all(|id| unlogged.contains(*id)), "{missing:?} but {unlogged:?}");
@@ -165,7 +165,7 @@ async fn misbehaving_receivers_do_not_fill_the_memory() {
         }
     }
     enqueue(&world, &tenant, 40).await;
-    // After the first attempt, a receiver that does not answer gets few concurrent attempts.
+    // After the first attempt, a receiver that does not respond gets only a few concurrent attempts.
     let failing = 12 * 8 * 3;
     let (mut failed, deadline) = (0, Instant::now() + Duration::from_secs(60));
     while failed < failing {
@@ -213,7 +213,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
     world.come_back_after(5).await;
-    // Far fewer descriptors than 200 concurrent attempts need, and too few even for the queues.
+    // These are far fewer descriptors than 200 concurrent attempts need, and too few even for the queues.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
     let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
@@ -301,7 +301,7 @@ async fn rough_receivers_and_a_thousand_hosts_do_not_cost_attempts() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }
 
-/// The time from the start of the step until the event has reached the last healthy receiver.
+/// The time from the start of this step until the event has reached the last healthy receiver.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     world.enqueue("job-events", event(&tenant.id, round)).await;
     let started = Instant::now();

@@ -64,7 +64,7 @@ async fn every_attempt_is_shown_oldest_first() {
     let mut rows = Vec::new();
     for (number, attempt) in (1..).zip(&attempts) {
         (delivery.attempts, delivery.last_attempt) = (number, Some(attempt.clone()));
-        // After a crash, the last attempt may be in both places.
+        // After a crash, the last attempt may be stored in both places.
         rows.extend(book.log.attempts_row(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
@@ -76,7 +76,7 @@ async fn every_attempt_is_shown_oldest_first() {
     assert_eq!(answer.ok(), &json!({"delivery": deliveries::Delivery::from(delivery), "attempts": shown(attempts)}));
 }
 
-/// A success is written regardless of earlier writes, so its state may have attempts that are also in a separate item.
+/// A success is written regardless of earlier writes, so its state may repeat attempts from a separate item.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_in_two_places_of_the_log_is_shown_once() {
     let world = World::start().await;
@@ -104,7 +104,7 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     let (mut delivery, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).delivery(&id(&tenant));
-    // Encoded as JSON inside JSON, no other one-mebibyte body or one-kibibyte response is longer.
+    // No other body of one mebibyte or response of one kibibyte is longer when encoded as JSON inside JSON.
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
     let largest = Attempt {
@@ -126,6 +126,6 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
     event["headers"]["x-api-key"] = json!(tenant.key);
     event["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());
     let answer = world.stack.invoke("deliveries-get", event).await.expect("an answer").to_string();
-    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier attempts, the last, and that of the delivery");
+    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier attempts, the last attempt, and the delivery");
     assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
 }

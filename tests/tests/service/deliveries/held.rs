@@ -1,4 +1,4 @@
-//! Held deliveries of inactive endpoints.
+//! Held deliveries for inactive endpoints.
 
 use common::{
     timestamp::Timestamp,
@@ -155,7 +155,7 @@ async fn a_recovery_joins_only_recoveries_of_the_same_status() {
         world.rpc(&tenant.key, "deliveries/recover", fields).await.ok()["recovery_id"].clone()
     };
     let (failed, held) = (call("failed").await, call("held").await);
-    assert_ne!(failed, held, "the held delivery from the first period was not requested");
+    assert_ne!(failed, held, "the recovery did not include the held delivery from the first period");
     assert_eq!((call("failed").await, call("held").await), (failed, held));
 }
 
@@ -179,7 +179,7 @@ async fn an_inactive_endpoint_collects_events_for_hold_for() {
     set_active(&world, &tenant, &endpoint, false).await;
     world.deliver(event(&tenant.id, "anew")).await;
     assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 2);
-    // An endpoint without a stored time counts as inactive since its last change.
+    // If an endpoint has no stored time, it counts as inactive since its last change.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"inactive_since": null})).await;
     world.deliver(event(&tenant.id, "changed")).await;
     let long_ago = json!({"updated_at": "2026-01-31T12:00:00.000Z"});
@@ -224,7 +224,7 @@ async fn a_resend_is_held_regardless_of_how_long_it_was_inactive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
-    // The same events in one batch and in two, both new and redelivered.
+    // The same events in one batch and in two, first new and then redelivered.
     let sent = Timestamp::now().as_millisecond().to_string();
     let batch = |job: &str, receives: &str| {
         let mut batch = records([event(&tenant.id, job), event(&tenant.id, job)]);
@@ -245,15 +245,15 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
         let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
         assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left));
     };
-    // The log rejects a copy that appears to be new. One of the two copies is redelivered, and the log is then read
-    // first.
+    // The log rejects a copy that appears to be new. One of the two copies is redelivered, and this time the log is
+    // read first.
     for (batch, left) in [(&held, 0), (&held, 1), (&again(&held), 0)] {
         handle(batch, left).await;
         assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
     }
     set_active(&world, &tenant, &endpoint, true).await;
     handle(&again(&held), 0).await;
-    assert_eq!(receiver.count().await, 0, "it is listed, and not sent automatically");
+    assert_eq!(receiver.count().await, 0, "the delivery is listed, but not sent automatically");
     handle(&delivered, 0).await;
     set_active(&world, &tenant, &endpoint, false).await;
     for (batch, left) in [(&delivered, 1), (&again(&delivered), 0)] {
@@ -290,7 +290,7 @@ async fn a_payload_of_any_size_is_held_and_returned_unchanged() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 4);
 }
 
-/// The write takes a unit for a kilobyte, and one for the index entry.
+/// The write uses one unit for the first kilobyte, and one for the index entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn holding_an_event_takes_one_write_per_endpoint() {
     let world = World::metered().await;
@@ -306,7 +306,7 @@ async fn holding_an_event_takes_one_write_per_endpoint() {
         world.rpc(&tenant.key, "webhooks/create", fields.clone()).await.ok();
         let used = cost(&endpoints.to_string()).await;
         assert_eq!(used.written - without.written, endpoints * 2.0);
-        assert_eq!(used.calls, without.calls + 1, "all of them in one call");
+        assert_eq!(used.calls, without.calls + 1, "all rows in one call");
     }
 }
 

@@ -1,5 +1,5 @@
-//! A slow or hanging receiver does not delay other receivers, of the same or another tenant. Its attempts in the shared
-//! queues are cut off, and its deliveries then wait in a separate queue.
+//! A slow or hanging receiver does not delay other receivers, whether of the same tenant or of another. Attempts at it
+//! in the shared queues are cut off, and its deliveries then wait in a separate queue.
 
 use std::time::Duration;
 
@@ -90,17 +90,17 @@ pub(super) async fn poll(world: &World, queue: &str, messages: usize) {
     assert_eq!(handled, messages, "{queue}");
 }
 
-/// Handles this many messages from the queue for receivers that answer late or with errors.
+/// Handles this many messages from the queue for receivers that respond late or with errors.
 pub(super) async fn poll_slow(world: &World, messages: usize) {
     poll(world, "slow-deliveries", messages).await;
 }
 
-/// The same for hanging receivers.
+/// Handles this many messages from the queue for hanging receivers.
 pub(super) async fn poll_hanging(world: &World, messages: usize) {
     poll(world, "hanging-deliveries", messages).await;
 }
 
-/// Handles the attempts at hanging receivers until none is left. On a busy machine, a crowd's attempts yield for a
+/// Handles the attempts at hanging receivers until none is left. On a busy machine, the attempts of a crowd yield for a
 /// moment.
 pub(super) async fn drain_hanging(world: &World) {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -132,7 +132,7 @@ async fn an_attempt_that_takes_too_long_is_cut_off_and_repeated() {
     let delivery = world.only_logged(&tenant.id).await;
     assert_eq!((delivery.status, delivery.attempts, world.left().await), (Status::Delivered, 1, 0));
     assert_eq!(late.ids(), [delivery.webhook_id.to_string(), delivery.webhook_id.to_string()]);
-    // The receiver has answered within a second and a half, so it is slow.
+    // The receiver responded within a second and a half, so it counts as slow.
     world.deliver(event(&tenant.id, "next")).await;
     assert_eq!((late.requests(), waiting(&world).await), (2, [0, 0, 1, 0]));
     poll_slow(&world, 1).await;
@@ -191,8 +191,8 @@ async fn an_attempt_at_a_slow_receiver_is_cut_off_after_1500_ms() {
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(1500) && took < Duration::from_secs(10), "{took:?}");
     assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (1, [0, 0, 0, 1]));
-    // The receiver gets its two seconds in the queue for hanging receivers, and remains there, because two seconds are
-    // too long for the queue of slow receivers.
+    // In the queue for hanging receivers, the receiver gets the two seconds that it needs. It remains there, because
+    // two seconds are too long for the queue of slow receivers.
     poll_hanging(&world, 1).await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
     world.deliver(event(&tenant.id, 2)).await;
@@ -208,7 +208,7 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         assert_eq!(world.poll("job-events").await, 10);
-        // Deliveries that waited for the end of the first attempt may be sent before the receiver is known to hang.
+        // Deliveries that waited for the first attempt to end may be sent before the receiver is known to hang.
         let [_, _, slow, hangs] = waiting(&world).await;
         assert_eq!((receiver.requests(), slow + hangs, world.left().await), (requests, waits, waits));
         assert!(receiver.seen()[1..].iter().all(|(_, taken)| *taken > 0), "only the first attempt was made");
@@ -235,7 +235,7 @@ async fn one_attempt_is_made_regardless_of_the_queue_of_the_others() {
     tokio::join!(world.poll("job-events"), others);
 }
 
-/// Another process can read the standing only from the endpoint's item.
+/// Another process learns the standing only from the endpoint's item.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     let receiver = Rough::start(Manner::Hangs).await;
@@ -265,7 +265,7 @@ async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     assert_eq!((receiver.count().await, waiting(&world).await), (1, [0, 0, 0, 1]));
 }
 
-/// While other events wait for an invocation, an attempt at this receiver would occupy one.
+/// An attempt at this receiver would occupy an invocation that other events are waiting for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_barely_quick_receiver_yields_while_other_events_wait() {
     for (takes, waits) in [(Duration::ZERO, 0), (Duration::from_millis(150), 1)] {
@@ -299,7 +299,7 @@ async fn deliveries_to_a_slow_receiver_have_a_separate_queue() {
         );
         poll_slow(&world, 1).await;
     }
-    assert_eq!((receiver.count().await, world.left().await), (2, 0), "a long wait has no message");
+    assert_eq!((receiver.count().await, world.left().await), (2, 0), "there is no message for a long wait");
     world.sweep(Timestamp::now().after(Duration::from_secs(21 * 60))).await;
     assert_eq!(waiting(&world).await, [0, 0, 1, 0], "the sweep uses the queue for slow receivers");
     world.drain("slow-deliveries").await;
@@ -368,7 +368,7 @@ async fn callbacks_to_a_hanging_origin_wait_separately() {
     assert_eq!((receiver.arrivals().await.len(), world.log_of("t", Status::Failed).await.len()), (4, 3));
 }
 
-/// A tenant could use any number of origins, with one attempt at each.
+/// Otherwise, a tenant could occupy many invocations by using any number of origins, with one attempt at each.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_three_slow_origins_of_callbacks_others_wait() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
@@ -378,7 +378,7 @@ async fn after_three_slow_origins_of_callbacks_others_wait() {
         world.enqueue("job-events", callback("noisy", job, receiver.url())).await;
     }
     assert_eq!(world.poll("job-events").await, 3);
-    assert_eq!(arrived().await, 1, "one of the new origins gets an attempt, which has not succeeded");
+    assert_eq!(arrived().await, 1, "one of the new origins gets an attempt, which has not succeeded yet");
     assert_eq!((waiting(&world).await, untried(&world, "noisy").await.len()), ([0, 0, 0, 3], 3));
     poll_hanging(&world, 3).await;
     assert_eq!(arrived().await, 4);
@@ -416,7 +416,7 @@ async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
     assert_eq!(
         postponed.next_attempt_at,
         Some(waits.created_at.after(MAX_AGE)),
-        "the postponement would be an hour or two"
+        "otherwise, the postponement would last an hour or two"
     );
 }
 
@@ -425,7 +425,7 @@ async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    // There are more deliveries than are signed at once, and none of them may delay another.
+    // There are more deliveries than can be signed at once, and they must not delay each other.
     for number in 0..12 {
         let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
         world.endpoint(&tenant, &url, "s").await;
@@ -443,7 +443,7 @@ async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     poll_slow(&world, 1).await;
     let started = Instant::now();
     poll_hanging(&world, 11).await;
-    assert!(started.elapsed() >= Duration::from_secs(1), "the attempts lasted their second");
+    assert!(started.elapsed() >= Duration::from_secs(1), "the attempts took their full second");
     let failed = world.log_of(&tenant.id, Status::Pending).await;
     assert!(failed.len() == 12 && failed.iter().all(|delivery| delivery.attempts == 1), "{failed:?}");
     assert_eq!(world.counts("hanging-deliveries").await, [0, 0, 12], "and are repeated");
@@ -462,7 +462,7 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
     };
     tokio::select! {
         _ = world.poll("hanging-deliveries") => panic!("the receiver has been hanging for 20 s"),
-        handled = others => assert_eq!((handled, receiver.arrivals().await.len()), (1, 1), "the receiver gets no attempt"),
+        handled = others => assert_eq!((handled, receiver.arrivals().await.len()), (1, 1), "there is no attempt"),
     }
     assert_eq!(untried(&world, &tenant.id).await.len(), 2);
 }
@@ -488,7 +488,7 @@ async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
             let outcome = logged.last_attempt.map(|last| last.outcome.into_owned());
             assert_eq!(outcome.as_deref(), (status == Status::Failed).then_some("unanswered"));
         }
-        // Only short waits have a message; a wait of an hour has none.
+        // Only short waits use a message; a wait of an hour does not.
         assert_eq!(world.counts("hanging-deliveries").await, [0, 4, 1]);
     };
     tokio::select! {
@@ -527,7 +527,7 @@ async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     // response, it gets ten more, plus one for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
-        assert!(at_once <= most, "{at_once} at once, though it had accepted {taken}");
+        assert!(at_once <= most, "{at_once} at once, although it had accepted only {taken}");
     }
 }
 
@@ -561,13 +561,13 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
     assert_eq!(untried(&world, &noisy.id).await.len(), 50 * 20);
     for receiver in &hanging {
         let arrivals = receiver.arrivals().await.len();
-        // The first attempt, its trial, and four attempts with the full time, which end before the test on a busy
-        // machine.
+        // These are the first attempt, the trial, and four attempts with the full time, which end before the test does
+        // on a busy machine.
         assert!(arrivals <= 10, "{arrivals}");
     }
 }
 
-/// The same message is in both queues, and a process skips a message that it is already handling.
+/// The same message is in both queues, but a process skips any message that it is already handling.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;

@@ -9,8 +9,8 @@ use tests::{Tenant, World};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
 
-/// Creates deliveries with every status and event, three at each time: to two endpoints, to a deleted one, and to
-/// callbacks in several shards.
+/// Creates deliveries with every status and event, three at each time. They go to two endpoints, to a deleted endpoint,
+/// and to callbacks in several shards.
 async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
     let tenant = world.tenant("acme").await;
     let mut endpoints = [const { String::new() }; 3];
@@ -74,7 +74,7 @@ async fn the_newest_are_first_over_all_destinations_and_pages() {
     let (tenant, _, deliveries, _) = mixed(&world).await;
     let expected = newest_first(&deliveries);
     for limit in [1, 5, 47, 48, 100] {
-        // Only the last page has no cursor, and all earlier pages are full.
+        // All pages except the last one are full and have a cursor.
         let pages = pages(&world, &tenant, json!({"limit": limit})).await;
         assert_eq!(pages, expected.chunks(limit).map(<[String]>::to_vec).collect::<Vec<_>>(), "{limit}");
     }

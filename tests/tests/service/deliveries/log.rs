@@ -1,4 +1,4 @@
-//! The content of the delivery log while deliveries are in progress.
+//! The contents of the delivery log while deliveries are in progress.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,7 +36,7 @@ async fn a_result_appears_at_once_even_while_others_of_its_batch_hang() {
     // Each attempt is due within seconds, and may be in a separate batch.
     let polls = [(); 2].map(|()| async { while world.poll("hanging-deliveries").await == 0 {} });
     tokio::select! {
-        _ = join_all(polls) => panic!("the hanging attempt gets its full time"),
+        _ = join_all(polls) => panic!("the hanging attempt gets the full time"),
         hanging = seen => assert_eq!(hanging, (Status::Pending, 0)),
     }
 }
@@ -59,10 +59,10 @@ async fn a_log_that_cannot_be_written_does_not_repeat_deliveries() {
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receiver.count().await, 1);
     assert_eq!(world.counts("job-events").await, [0, 0, 0], "its record is acknowledged");
-    assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and that is counted");
+    assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and the failed write is counted");
 }
 
-/// Incompressible text with this many bytes.
+/// Incompressible text of this many bytes.
 fn noise(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(7);
     std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
@@ -89,7 +89,7 @@ async fn the_largest_event_fits_into_the_log() {
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
-    // Large payloads of delivered deliveries are not kept.
+    // Large payloads are not kept once they have been delivered.
     let found =
         world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("the read succeeds");
     assert!(found.expect("a delivery").1.is_none());
@@ -144,7 +144,7 @@ async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let events = |from: usize| records((from..from + 20).map(|job| event(&tenant.id, job)));
     let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
-    assert_eq!(answer, json!({"batchItemFailures": []}), "arrived events are not sent again");
+    assert_eq!(answer, json!({"batchItemFailures": []}), "events that have arrived are not sent again");
     let logged = world.log(&tenant.id).await;
     let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");

@@ -20,7 +20,7 @@ async fn listed(world: &World, tenant: &Tenant, endpoint: &str, status: &str) ->
     (ids.len(), ids.last().map(|id| Timestamp::from_millisecond(at(id))))
 }
 
-/// The text of an endpoint's row on the first page, and of its banner.
+/// The text of an endpoint's row on the first page, and the text of its banner.
 fn row<'a>(page: &'a str, name: &str) -> (&'a str, Option<&'a str>) {
     let parts: Vec<_> = page.split(&format!("{name} ")).collect();
     assert!((2..=3).contains(&parts.len()), "{name} is not on {page}");
@@ -79,7 +79,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
                 fields["oldest_at"] = json!(oldest);
             }
             assert_eq!(*open, fields, "{name}: {status}");
-            assert_eq!(stats["total"][status], count, "{name}: all are of the last 24 hours");
+            assert_eq!(stats["total"][status], count, "{name}: all are from the last 24 hours");
         }
         let (pending, oldest) = listed(&world, &tenant, endpoint, "pending").await;
         if let Some(oldest) = oldest {
@@ -112,7 +112,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
             assert!(stats.get("last_error").is_none(), "{name}: {stats}");
         }
     }
-    // The unread part of the chart is marked.
+    // The part of the chart that was not read is marked.
     let (retrying_row, _) = row(&page, "/retrying");
     assert!(retrying_row.contains("+ delivered, 1 pending"), "{retrying_row}");
     assert!(row(&page, "/healthy").0.contains("20 delivered, 3 failed"), "{page}");

@@ -1,4 +1,4 @@
-//! Deliveries whose first attempt was postponed. They are in the log at once, and all calls accept them.
+//! Deliveries whose first attempt was postponed. They are in the log at once, and every call accepts them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
     read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
 }
 
-/// A body that is stored with the state of its delivery, or one that is stored in a separate row.
+/// A body that is small enough to be stored with the delivery's state, or one that needs a separate row.
 fn small_or_large(tenant: &str, job: usize) -> Value {
     let mut event = event(tenant, job);
     event["result"] = json!("a word or two, ".repeat(if job.is_multiple_of(2) { 1 } else { 140 }));
@@ -88,7 +88,7 @@ async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
-    // Deliveries from before the endpoint became inactive are held, even if inactive endpoints do not collect events.
+    // Deliveries from before the endpoint became inactive are held, even if new events are not collected.
     for (route, mut fields, status, hold_for) in [
         ("delete", json!({}), Status::Ended, "604800"),
         ("update", json!({"active": false}), Status::Held, "604800"),
@@ -153,16 +153,16 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
     drain_hanging(&world).await;
-    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each arrives once, regardless of its messages");
+    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each one arrives once, despite two messages");
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
         let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());
         assert_eq!(its.expect("it arrived").body, *payload);
-        assert_eq!(self::payload(&world, &tenant, delivery).await, *payload, "it can be sent again");
+        assert_eq!(self::payload(&world, &tenant, delivery).await, *payload, "the delivery can be sent again");
     }
 }
 
-/// A payload is written once, and deleted after its delivery if it is too large to be kept.
+/// A payload is written once, and is deleted once it has been delivered if it is too large to be kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     for (kept, answer, payloads) in [("0", 500, 1), ("0", 200, 0), ("350000", 200, 1)] {
@@ -187,12 +187,12 @@ async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
             let message = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 1});
             world.enqueue("slow-deliveries", message).await;
             poll_slow(&world, 1).await;
-            assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "it is not made again");
+            assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "the attempt is not repeated");
         }
     }
 }
 
-/// A short wait has only a message. A longer wait has a due row, so the sweep can wake the delivery.
+/// A short wait needs only a message. A longer wait has a due row, so that the sweep can wake the delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_attempt_that_waits_has_no_due_row() {
     let (world, tenant, id, _hanging) = silent(&[]).await;
@@ -206,7 +206,7 @@ async fn a_first_attempt_that_waits_has_no_due_row() {
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!((due().await, waiting(&world).await), (0, [0, 0, 0, 1]));
     poll_hanging(&world, 1).await;
-    assert_eq!((due().await, waiting(&world).await), (1, [0; 4]), "it has been silent for hours");
+    assert_eq!((due().await, waiting(&world).await), (1, [0; 4]), "the receiver has been silent for hours");
     let waits = world.only_logged(&tenant.id).await;
     let at = waits.next_attempt_at.expect("it waits");
     assert!(at.since(Timestamp::now()) > Duration::from_secs(59 * 60), "{at}");

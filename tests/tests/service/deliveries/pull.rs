@@ -34,7 +34,7 @@ async fn receive(world: &World, tenant: &Tenant, endpoint: &str, limit: u32) -> 
     world.rpc(&tenant.key, "deliveries/receive", fields).await.ok().clone()
 }
 
-/// Receives once, and returns the deliveries. They must include all available ones.
+/// Receives once, and returns the deliveries, which must include all available ones.
 async fn take(world: &World, tenant: &Tenant, endpoint: &str) -> Vec<Value> {
     receive(world, tenant, endpoint, 100).await["deliveries"].as_array().expect("deliveries").clone()
 }
@@ -153,10 +153,10 @@ async fn a_settled_delivery_is_delivered_in_the_log() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 3);
-    assert_eq!(world.left().await, 0, "nothing waits in a queue");
+    assert_eq!(world.left().await, 0, "no message waits in a queue");
     let two = receive(&world, &tenant, &endpoint, 2).await;
     assert_eq!(jobs(two["deliveries"].as_array().expect("deliveries")), ["one", "two"], "the oldest first");
-    assert_eq!(two["poll_after_ms"], 0, "there may be more");
+    assert_eq!(two["poll_after_ms"], 0, "there may be more deliveries");
     let rest = receive(&world, &tenant, &endpoint, 10).await;
     assert_eq!(jobs(rest["deliveries"].as_array().expect("deliveries")), ["three"]);
     assert_eq!(rest["poll_after_ms"], 1_000);
@@ -194,7 +194,7 @@ async fn an_expired_lease_returns_its_delivery_and_cannot_settle() {
     assert_eq!(late["result"], "lease_expired");
     let settled = settle_one(&world, &tenant, &second, json!({"status_code": 200})).await;
     assert_eq!(settled, result(&second, "settled", Some("delivered")));
-    assert_eq!(settle_one(&world, &tenant, &second, json!({"status_code": 200})).await, settled, "the answer was lost");
+    assert_eq!(settle_one(&world, &tenant, &second, json!({"status_code": 200})).await, settled, "response was lost");
     let logged = world.only_logged(&tenant.id).await;
     assert_eq!((logged.status, logged.attempts), (Status::Delivered, 1));
     ends_of_lease().await;
@@ -311,7 +311,7 @@ async fn a_lease_of_a_deleted_endpoint_can_be_settled() {
     let good = settle_one(&world, &tenant, &taken[0], json!({"status_code": 200})).await;
     assert_eq!(good, result(&taken[0], "settled", Some("delivered")));
     let bad = settle_one(&world, &tenant, &taken[1], json!({"status_code": 500})).await;
-    assert_eq!(bad, result(&taken[1], "settled", Some("ended")), "it cannot be received again");
+    assert_eq!(bad, result(&taken[1], "settled", Some("ended")), "the delivery cannot be received again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,7 +322,7 @@ async fn a_resend_can_be_received_at_once_and_ends_a_lease() {
     settle_one(&world, &tenant, &first, json!({"status_code": 200})).await;
     let resend = json!({"delivery_id": first["delivery_id"]});
     world.rpc(&tenant.key, "deliveries/resend", resend.clone()).await.ok();
-    assert_eq!(world.left().await, 0, "it needs no message");
+    assert_eq!(world.left().await, 0, "the delivery does not need a message");
     let second = take_one(&world, &tenant, &endpoint).await;
     assert_eq!((&second["attempt"], &second["body"]), (&json!(2), &first["body"]));
     assert_eq!(second["headers"]["webhook-id"], first["headers"]["webhook-id"]);
@@ -358,7 +358,7 @@ async fn a_test_of_a_pull_endpoint_waits_until_it_is_received() {
     let taken = take_one(&world, &tenant, &endpoint).await;
     assert_eq!((&taken["delivery_id"], &taken["event"]), (&answer.ok()["delivery_id"], &json!("webhook.test")));
     let settled = settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
-    assert_eq!(settled["status"], "failed", "a test has one attempt");
+    assert_eq!(settled["status"], "failed", "a test has only one attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -534,7 +534,7 @@ async fn every_problem_of_a_settlement_is_an_issue_with_its_path() {
     }
 }
 
-/// Deliveries to a pull endpoint, stored like those of `webhooks-deliver`: some are available, and others were settled
+/// Deliveries to a pull endpoint, stored as `webhooks-deliver` stores them. Some are available, and others were settled
 /// long ago.
 async fn fill(book: &Book, tenant: &Tenant, endpoint: &str, settled: u32, waiting: u32) {
     let tenant_id = id(tenant);
@@ -583,7 +583,7 @@ async fn a_delivery_behind_200_000_is_received_without_reading_them() {
     reads_little(200_000, 1_000).await;
 }
 
-/// The shards of the other deliveries are derived from a first delivery.
+/// The shards for the other deliveries are derived from a first delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spread_log_is_received_oldest_first() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;

@@ -1,4 +1,4 @@
-//! The routes' reads: failures are found without reading successes, and a list reads each destination once.
+//! The reads that routes perform: failures are found without reading successes, and a list reads each destination once.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
     let _before = world.units();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
     assert_eq!(ids(first.ok()), newest_first(&deliveries)[..20]);
-    // Reads of the key and its user, the endpoints and deleted endpoints, each endpoint's log, and each callback shard.
+    // The call reads the key, its user, all endpoints, deleted endpoints, each endpoint's log, and each callback shard.
     let Units { calls, items, .. } = world.units();
     assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));
     assert!(items <= 2 + 100 + 200, "{items}");

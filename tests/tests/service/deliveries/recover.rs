@@ -111,7 +111,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    // Several deliveries at each time, so some pages end between deliveries with the same time.
+    // There are several deliveries at each time, so some pages end between deliveries with the same time.
     let drafts = (0..PAGE * 2).map(|job| {
         let at = book.ago(SECOND * (u32::try_from(job / 7).expect("it fits") + 1));
         Draft::to(&endpoint, at, job).status(Status::Failed)
@@ -186,7 +186,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     }
     throttled.set(bad.id.clone()).expect("it is set once");
     let swept = world.stack.invoke("deliveries-wake", json!({})).await;
-    assert!(swept.is_err(), "an operator has to look at it");
+    assert!(swept.is_err(), "an operator has to investigate the error");
     let recovery =
         async |tenant: &Tenant| world.delivery_log().recoveries(&id(tenant), None).await.expect("the read succeeds");
     let (bad, good) = (recovery(&bad).await, recovery(&good).await);
@@ -212,7 +212,7 @@ async fn fifty_concurrent_calls_start_one_recovery() {
     join_all((0..50).map(|_| read(&world, &tenant, "recover", json!({})))).await;
     let mut begun = Vec::new();
     for _ in 0..2 {
-        // Each recovery covers the deliveries before it, and the recoveries run one after another.
+        // Each recovery covers the deliveries created before it, and the recoveries run one after another.
         let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
         let ids = join_all((0..50).map(|_| recover(&world, &tenant, fields.clone()))).await;
         let last = Timestamp::now();
@@ -257,7 +257,7 @@ async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
 }
 
-/// Failures after its last page would be lost.
+/// Otherwise, failures after the last page of the recovery would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_has_begun_is_not_joined() {
     let world = World::start().await;
@@ -269,7 +269,7 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let early = book.write(&tenant, [failed(9), failed(4)]).await;
     let first = recover(&world, &tenant, since(5)).await;
 
-    // A call while a sweep runs the recovery is not lost, either.
+    // A call that arrives while a sweep runs the recovery is not lost, either.
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     assert_eq!(recover(&world, &tenant, since(10)).await, first);
     let now = Timestamp::now();
@@ -341,13 +341,13 @@ async fn an_operator_can_store_a_recovery() {
     let mut minute = tests::sample_event("deliveries-wake");
     minute["time"] = json!(Timestamp::now());
     world.stack.invoke("deliveries-wake", minute).await.expect("it sweeps");
-    // A list omits the trigger of the next attempt.
+    // Lists do not include the trigger of the next attempt.
     let (id, owner) = (world.only_logged(&tenant.id).await.id, tenant.id.parse().expect("an id"));
     let pending =
         world.delivery_log().known(&owner, &[id]).await.expect("the read succeeds").remove(&id).expect("a delivery");
     assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
     let due = pending.next_attempt_at.expect("a time").as_second();
-    assert!((now..=now + 62).contains(&due), "it is spread over the next minute");
+    assert!((now..=now + 62).contains(&due), "the attempt is due within the next minute");
     let recoveries =
         world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("the read succeeds");
     assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
@@ -365,11 +365,11 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
     }
     let book = Book::of(&world);
     let waiting = async || world.log_of(&tenant.id, Status::Pending).await;
-    // One delivery is due anyway, because it is waiting for its turn or its attempt is in progress.
+    // One delivery is already due: it is waiting for its turn, or its attempt is in progress.
     let due = waiting().await.remove(0);
     world.make_due(&tenant.id, &due, Timestamp::now()).await;
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "failed"})).await;
-    assert!(run(&book).await.is_empty(), "a recovery of failed ones leaves pending ones alone");
+    assert!(run(&book).await.is_empty(), "a recovery of failed deliveries leaves pending ones alone");
     let id =
         recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "pending"})).await;
     // The process dies before it saves its progress.
@@ -384,14 +384,14 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
         world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, delivery)).await;
     }
     world.handle_all().await;
-    // The message for one delivery's scheduled attempt arrives, too, and is dropped, because the attempt was already
-    // made.
+    // The message for the scheduled attempt of one delivery also arrives, but it is dropped, because the attempt was
+    // already made.
     world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, &resent[0])).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 5);
     let left = waiting().await;
     let failed: Vec<_> = left.iter().filter(|delivery| delivery.attempts == 2).collect();
-    assert_eq!((left.len(), failed.len()), (2, 1), "one is delivered, one failed again and waits");
+    assert_eq!((left.len(), failed.len()), (2, 1), "one delivery succeeded, and one failed again and waits");
     assert_eq!(failed[0].last_attempt.as_ref().map(|last| last.trigger), Some(Trigger::Recovery));
     let stats = read(&world, &tenant, "stats", json!({"since": since})).await;
     assert_eq!(stats.ok()["recoveries"][0]["recovery_id"], id);

@@ -54,14 +54,14 @@ async fn a_delivery_of_any_status_becomes_due_again() {
             expected["delivery"]["status"] = json!("pending");
             expected["delivery"]["next_attempt_at"] = json!(next);
             assert_eq!(after, expected);
-            // The full schedule starts over, for another three days.
+            // The full schedule starts over and lasts another three days.
             assert_eq!(known[&delivery.id].tries, 0);
             assert!(known[&delivery.id].fails_at.as_millisecond() >= start + 3 * 24 * 60 * 60 * 1000);
 
             let message = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
             assert_eq!(world.drain("deliveries").await, [message]);
             let wanted = DueAttempt { tenant: id(&tenant), id: delivery.id, attempt: 2 };
-            assert!(due(&book, next).await.contains(&wanted), "the sweep finds it, too");
+            assert!(due(&book, next).await.contains(&wanted), "the sweep also finds the attempt");
             for listed in STATUSES {
                 let page = read(&world, &tenant, "list", json!({"status": listed})).await;
                 assert_eq!(ids(page.ok()).contains(&delivery.id.to_string()), listed == Status::Pending, "{listed}");
@@ -105,8 +105,7 @@ async fn a_delivery_without_a_payload_cannot_be_resent() {
     assert!(world.drain("deliveries").await.is_empty());
 }
 
-/// The state after a crash between the two writes of a late success: the write of the state, and the deletion of the
-/// payload.
+/// The state after a crash between the two writes for a late success, which store the state and delete the payload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_left_by_a_crash_cannot_be_resent() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;

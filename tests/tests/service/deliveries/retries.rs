@@ -1,4 +1,4 @@
-//! The schedule of retries, and its end.
+//! The retry schedule, and how it ends.
 
 use common::{
     timestamp::Timestamp,
@@ -93,7 +93,7 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
         assert_eq!(
             messages,
             [json!({"tenant_id": "t", "delivery_id": delivery.id.to_string(), "attempt": attempt})],
-            "nothing else is in a message"
+            "a message contains nothing else"
         );
         world.enqueue("deliveries", &messages[0]).await;
         world.poll("deliveries").await;
@@ -216,7 +216,7 @@ async fn the_last_attempt_is_within_three_days_despite_retry_after() {
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();
     let asks: [(i64, Scripted, bool); 4] = [
-        // A day's wait would end after the deadline, so it is shortened.
+        // A wait of one day would end after the deadline, so it is shortened.
         (2 * day + 10_000, (503, &[("retry-after", "86400")]), true),
         (2 * day, (503, &[("retry-after", "3600")]), true),
         // The last four hours have begun.

@@ -1,4 +1,4 @@
-//! A delivery's signatures.
+//! The signatures of a delivery.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     }
 }
 
-/// New endpoints cannot have such a secret. For stored ones, the secret's own bytes are the key.
+/// New endpoints cannot use such a secret. For endpoints that already do, the bytes of the secret are the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_decodes_to_an_empty_key_signs_with_its_text() {
     let world = World::start().await;

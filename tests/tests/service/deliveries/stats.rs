@@ -60,7 +60,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
     }
 }
 
-/// DynamoDB reads a megabyte at a time, and this log is larger.
+/// DynamoDB reads at most one megabyte at a time, and this log is larger.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_reads_many_pages_up_to_a_limit() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "350000")]).await;
@@ -79,7 +79,7 @@ async fn a_count_reads_many_pages_up_to_a_limit() {
         let counted = stats.ok()["total"]["delivered"].as_u64().expect("a number");
         assert_eq!(stats.ok()["complete"], is_complete);
         assert!(counted >= 4 && (counted == u64::from(jobs.end)) == is_complete, "{counted}");
-        // The successes from `complete_since` on are all counted.
+        // All successes since `complete_since` are counted.
         if let Some(since) = stats.ok().get("complete_since") {
             let since: Timestamp = since.as_str().expect("a time").parse().expect("a time");
             let newer = jobs.end - u32::try_from(counted).expect("a number")..=jobs.end;

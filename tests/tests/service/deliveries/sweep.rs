@@ -1,4 +1,4 @@
-//! The sweep wakes deliveries with long waits, and deliveries whose message was lost.
+//! The sweep wakes deliveries after long waits, and deliveries whose messages were lost.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -57,13 +57,13 @@ async fn lose_message(world: &World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_wait_has_no_message_until_its_minute() {
     let (world, tenant, receiver) = failed_once("1000").await;
-    // An early message is dropped, because the wait is in the log.
+    // An early message is dropped, because the log records the wait.
     let delivery = world.only_logged(&tenant.id).await;
     world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
     attempt(&world).await;
     assert_eq!(receiver.count().await, 1);
     world.sweep(in_minutes(15)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "the minute of the delivery has not begun");
+    assert!(world.drain("deliveries").await.is_empty(), "the minute in which the delivery is due has not begun");
     world.sweep(in_minutes(21)).await;
     world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     attempt(&world).await;
@@ -72,19 +72,19 @@ async fn a_long_wait_has_no_message_until_its_minute() {
     assert!(world.drain("deliveries").await.is_empty(), "a delivered delivery is not woken");
 }
 
-/// A sweep runs at any second of its minute. Without this rule, it would wake all attempts that were due earlier in the
-/// minute at once.
+/// A sweep may run at any second of its minute. Without this rule, all attempts that were due earlier in that minute
+/// would be woken at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_due_before_the_sweep_are_a_minute_late() {
     let (world, tenant, _) = failed_once("1000").await;
     let at = world.only_logged(&tenant.id).await.next_attempt_at.expect("it waits");
     let second = Duration::from_secs(1);
     world.sweep(at.after(second * 30)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "it is due in half a minute");
+    assert!(world.drain("deliveries").await.is_empty(), "the delivery is due in half a minute");
     assert_eq!(world.counts("deliveries").await, [0, 0, 1]);
     world.put_cursors(&json!({})).await;
     world.sweep(at.after(second * 61)).await;
-    assert_eq!(world.drain("deliveries").await.len(), 1, "it is late already");
+    assert_eq!(world.drain("deliveries").await.len(), 1, "the delivery is already late");
 }
 
 /// The sweep reads a minute's partition in pages of a thousand rows.
@@ -184,9 +184,9 @@ async fn one_sweep_runs_at_a_time() {
     let until = in_minutes(22).as_millisecond();
     world.put_cursors(&json!({"taken_until": until})).await;
     world.sweep(in_minutes(21)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "another one is sweeping");
+    assert!(world.drain("deliveries").await.is_empty(), "another sweeper is running");
     world.sweep(in_minutes(23)).await;
-    assert_eq!(world.drain("deliveries").await.len(), 1, "a sweep that died is followed by another");
+    assert_eq!(world.drain("deliveries").await.len(), 1, "a new sweep takes over from one that died");
 }
 
 /// Each sweeper has a schedule and its own partitions.
@@ -216,7 +216,7 @@ async fn sweepers_share_the_due_rows() {
     }
     assert!(woken[..4].iter().all(|share| *share > 5), "{woken:?}");
     assert_eq!((woken[..4].iter().sum(), &woken[4..]), (100, [0; 4].as_slice()));
-    assert!(world.stack.invoke("deliveries-wake", json!({"sweeper": 4})).await.is_err(), "there is no fifth");
+    assert!(world.stack.invoke("deliveries-wake", json!({"sweeper": 4})).await.is_err(), "there is no fifth sweeper");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,7 +255,7 @@ async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     let tick = json!({"time": in_minutes(16)});
     assert!(
         world.stack.invoke("deliveries-wake", tick).await.is_err(),
-        "the minute is not done: no row can be written"
+        "the minute is not complete, because no row can be written"
     );
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
@@ -295,11 +295,11 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
     broken.remove("event").expect("it has an event");
     world.put("deliveries", broken).await;
     let tick = json!({"time": in_minutes(16)});
-    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "an operator has to look at it");
+    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "an operator has to investigate the error");
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
 
-    // The minute is complete anyway, and the delivery is checked again 15 minutes later.
+    // The minute still counts as complete, and the delivery is checked again 15 minutes later.
     world.put("deliveries", state).await;
     world.sweep(in_minutes(17)).await;
     assert!(world.drain("deliveries").await.is_empty());
@@ -358,7 +358,7 @@ async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
     broken.on();
     for minutes in [17, 19] {
         let swept = world.stack.invoke("deliveries-wake", json!({"time": in_minutes(minutes)})).await;
-        assert_eq!(swept.is_err(), minutes == 17, "an operator has to look at the queue");
+        assert_eq!(swept.is_err(), minutes == 17, "an operator has to investigate the queue");
     }
     for (queue, waits) in [("deliveries", vec![good, later]), ("hanging-deliveries", vec![hanging])] {
         let ids = world.drain(queue).await.into_iter().map(|message| message["delivery_id"].clone());
@@ -367,7 +367,7 @@ async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
     }
 }
 
-/// Moves all due rows to the partition of the first.
+/// Moves all due rows to the partition of the first row.
 async fn bring_together(world: &World) {
     let dynamodb = world.stack.dynamodb_client();
     let rows = world.items("deliveries").await.into_iter();

@@ -1,4 +1,4 @@
-//! The content of the log after real deliveries.
+//! The contents of the log after real deliveries.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::{Receiver, Tenant, World, event};
 
 use super::{Book, CANARIES, HOUR, ids, read};
 
-/// The log's only delivery.
+/// The only delivery in the log.
 async fn only(world: &World, tenant: &Tenant) -> Value {
     let page = read(world, tenant, "list", json!({})).await;
     let [id] = &ids(page.ok())[..] else { unreachable!("{:?}", page.body) };
@@ -39,7 +39,7 @@ async fn two_resends_of_a_failed_delivery_cause_one_series() {
         assert_eq!(world.poll("deliveries").await, 2, "both messages");
         let received = receiver.received().await;
         // Two messages that are handled at the same moment may both cause a post, but only one attempt is recorded and
-        // continues.
+        // continued.
         assert!((2..=3).contains(&received.len()), "{}", received.len());
         assert!(world.drain("deliveries").await.is_empty());
         for one in &received {

@@ -1,4 +1,4 @@
-//! An endpoint is disabled and enabled while events arrive. No event is lost, or sent while the endpoint is inactive.
+//! An endpoint is disabled and enabled while events arrive. No event is lost, or is sent to the inactive endpoint.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,7 +35,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         let (switched, ()) = tokio::join!(switch, send(share));
         switched.ok();
         if toggle % 10 == 5 {
-            // Attempts that were in progress when the endpoint was disabled have ended.
+            // All attempts that were in progress when the endpoint was disabled have ended.
             quiet(&world).await;
             let before = receiver.count().await;
             let some = jobs.by_ref().take(events / toggles / 2).collect();
@@ -54,7 +54,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         *statuses.entry(delivery.status).or_insert(0) += 1;
     }
     let by_job: BTreeMap<_, _> = logged.iter().map(|delivery| (delivery.job_id.clone(), delivery)).collect();
-    assert_eq!((logged.len(), by_job.len()), (events, events), "each event has its delivery: {statuses:?}");
+    assert_eq!((logged.len(), by_job.len()), (events, events), "each event has a delivery: {statuses:?}");
     let known = [Status::Delivered, Status::Held, Status::Failed];
     assert!(statuses.keys().all(|status| known.contains(status)), "{statuses:?}");
     let [delivered, held] = [Status::Delivered, Status::Held].map(|status| statuses.get(&status).copied().unwrap_or(0));

@@ -19,7 +19,7 @@ async fn each_attempt_has_the_trace_of_its_job() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    // The payload moves to a separate item, and back into the log's row.
+    // The payload moves to a separate item, and then back into the log row.
     let mut large = traced(&tenant, "j", json!(TRACE));
     large["result"] = json!("x".repeat(3000));
     world.deliver(large).await;

@@ -1,4 +1,4 @@
-//! The running service while 500 deliveries are waiting for a hanging receiver: each call and page responds at once.
+//! While 500 deliveries wait for a hanging receiver, all calls and pages of the running service respond at once.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -50,7 +50,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     let listed: Vec<_> = pages(&world, &tenant, json!({"status": "pending", "limit": 100})).await.concat();
     assert_eq!(listed.len(), WAITING);
 
-    // Pages show them, and a delivery has its payload.
+    // Pages show these deliveries, and each delivery includes its payload.
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open("/console/deliveries?status=pending").await;
     assert!(page.page().matches("href=\"/console/deliveries/").count() >= 20, "{}", page.page());
@@ -69,7 +69,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     world.enqueue("job-events", event(&tenant.id, "while inactive")).await;
     counts(&world, &tenant, &endpoint, &[("held", WAITING + 1)]).await;
 
-    // A rotated secret and a new URL apply to older deliveries: the resent one is signed with the new secret.
+    // A rotated secret and a new URL apply to older deliveries: the resent delivery is signed with the new secret.
     let receiver = Receiver::start().await;
     let fields = json!({"url": receiver.url("/"), "signing_secret": "the-second-secret", "active": true});
     update(&world, &tenant, &endpoint, fields).await;
@@ -84,7 +84,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     let held = pages(&world, &tenant, json!({"status": "held", "limit": 100})).await.concat();
     assert_eq!(held.len(), 0);
 
-    // After the deletion, every waiting delivery ends, and the log keeps them all.
+    // Once the endpoint is deleted, every waiting delivery ends, and the log keeps all of them.
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     world.enqueue("job-events", event(&tenant.id, "deleted")).await;
     let kept: Vec<_> = pages(&world, &tenant, json!({"limit": 100})).await.concat();

@@ -1,4 +1,4 @@
-//! The workflow and the last outcome of deliveries, in the log and as filters of lists.
+//! The workflow and the last outcome of deliveries, as recorded in the log and as filters for lists.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};

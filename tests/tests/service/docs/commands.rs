@@ -61,7 +61,7 @@ fn outputs(world: &World) -> Value {
     let outputs = template["Outputs"].as_object().expect("outputs").iter();
     let here = outputs.filter_map(|(name, output)| {
         let value = output["Value"].as_str()?;
-        // The name of a table, or a queue's URL.
+        // The name of a table, or the URL of a queue.
         let queue = world.stack.queues().get(last(value, '/')).filter(|_| value.contains('/'));
         Some((name.clone(), queue.map_or(value, String::as_str).into()))
     });
@@ -94,7 +94,7 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     let made_at = uuid::Uuid::parse_str(id).expect("a UUID").get_timestamp().expect("version 7").to_unix().0;
     assert!(made_at.abs_diff(u64::try_from(made.as_second()).expect("it fits")) < 60, "{id} sorts by its time");
 
-    // The attempts are spread over the next minute, and the test does not wait for them.
+    // The attempts are spread over the next minute, but the test does not wait for them.
     for delivery in world.log_of(&tenant.id, Status::Pending).await {
         world.make_due(&tenant.id, &delivery, now).await;
         world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
@@ -131,7 +131,7 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
         endpoints.note(&owner, id, News::Unanswered { hangs: true }, now).await.expect("the write succeeds");
         assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("the write succeeds"));
         let notice = endpoints.notice(&owner, id).await.expect("the read succeeds").expect("a notice");
-        endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");
+        endpoints.try_notice(&owner, notice).await.expect("the notice is counted").expect("the endpoint is unchanged");
     }
 
     let listed = run(&world, &["disabled", &seconds(now.before(Duration::from_secs(60)))]).await;
@@ -152,7 +152,7 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     world.deliver(event(&tenant.id, "3")).await;
     assert_eq!(receiver.count().await, 6, "both get events again");
     let again = shell(&world, &["activate", &tenant.id, &ids[0]]).await;
-    assert!(!again.status.success(), "it was not disabled");
+    assert!(!again.status.success(), "the organization was not disabled");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,7 +189,7 @@ async fn revoke_ends_a_key() {
     assert_eq!(listed.len(), 2);
     assert!(listed.contains(&[id, &second[..9], "second"].map(str::to_owned).to_vec()), "{listed:?}");
 
-    assert!(!shell(&world, &["operate", "revoke", &other.id, id]).await.status.success(), "it is not a key of theirs");
+    assert!(!shell(&world, &["operate", "revoke", &other.id, id]).await.status.success(), "the key is not theirs");
     assert!(world.key_works(second).await);
     run(&world, &["operate", "revoke", &tenant.id, id]).await;
     assert!(!world.key_works(second).await && world.key_works(&tenant.key).await && world.key_works(&other.key).await);
@@ -198,7 +198,7 @@ async fn revoke_ends_a_key() {
     assert_eq!(world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": id})).await.status, 404);
     let mut items = world.items("api-keys").await;
     items.retain(|item| item["key_hash"] == AttributeValue::S(format!("count#{}", tenant.id)));
-    assert_eq!(items[0]["keys"], AttributeValue::N("1".to_owned()), "it makes room for another key");
+    assert_eq!(items[0]["keys"], AttributeValue::N("1".to_owned()), "another key can be created");
 }
 
 #[tokio::test(flavor = "multi_thread")]

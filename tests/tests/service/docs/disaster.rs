@@ -42,7 +42,7 @@ async fn restore(world: &World, tables: BTreeMap<&'static str, Vec<Item>>) {
     }
 }
 
-/// Repeats the changes since a restore. Returns the results, by action and object.
+/// Repeats the changes made since the restored time. Returns the results by action and object.
 async fn after_restore(world: &World, since: Timestamp) -> BTreeMap<(String, String), String> {
     let lines = run(world, &["operate", "after_restore", &since.as_second().to_string()]).await;
     lines.into_iter().map(|line| ((line[2].clone(), line[3].clone()), line[4].clone())).collect()
@@ -92,7 +92,7 @@ async fn a_restore_gives_no_ended_access_back() {
     let added = world.cli(&quiet.cookie, "api-key/create", json!({"name": "created later"})).await.body;
 
     restore(&world, tables).await;
-    // Without the program, the deleted key would work again.
+    // Until the changes are repeated, the deleted key works again.
     assert!(world.key_works(&key).await);
     let results = after_restore(&world, since).await;
     let result = |action: &str, object: &Value| {
@@ -116,7 +116,7 @@ async fn a_restore_gives_no_ended_access_back() {
         assert!(!world.is_signed_in(&user.cookie).await, "{}", user.email);
     }
     assert!(!world.is_signed_in(&stolen).await && !world.is_signed_in(&protection.cookie).await);
-    // Keys: those of accounts that did not change still work.
+    // Keys still work if their user's account has not changed.
     for (user, works) in [
         (&ada, true),
         (&quiet, true),
@@ -142,7 +142,7 @@ async fn a_restore_gives_no_ended_access_back() {
     ] {
         assert_eq!(world.sign_in(email, PASSWORD).await.status, status, "{email}");
     }
-    // A locked user resets the password by email, and the disabled second factor is not asked for.
+    // A locked-out user resets the password by email, and is not asked for the second factor, which was disabled.
     ok(world.cli("", "request-password-reset", json!({"email": protected.email})).await);
     let token = link(&world.mail_to(&protected.email).await).split_once("?token=").expect("a token").1.to_owned();
     ok(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await);
@@ -155,7 +155,7 @@ async fn a_restore_gives_no_ended_access_back() {
     let accept = json!({"invitationId": invitation, "tenantSlug": ada.slug, "name": "Eve", "password": PASSWORD});
     let accepted = world.rpc("", "auth/acceptInviteAndSignup", accept).await;
     assert_eq!(accepted.error().0, 409, "{accepted:?}");
-    // The purge deletes the rest of the organization.
+    // The purge deletes the organization's remaining data.
     assert_eq!(run(&world, &["deleted"]).await, [[gone.id.clone()]]);
 
     // A second run changes nothing.
@@ -178,8 +178,8 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     let pending = world.log_of(&tenant.id, Status::Pending).await.remove(0);
 
     let (since, tables) = (next_second().await, copy(&world).await);
-    // The pending delivery is delivered, an event is delivered and another fails, an endpoint is deleted, and an event
-    // and the failed delivery's message are in their queues.
+    // The pending delivery succeeds, one event is delivered and another fails, and an endpoint is deleted. The queues
+    // contain an event and the message for the failed delivery.
     let made = Timestamp::now();
     world.make_due(&tenant.id, &pending, made).await;
     world.enqueue("deliveries", due_message(&tenant.id, &pending)).await;
@@ -195,7 +195,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     restore(&world, tables).await;
     let results = after_restore(&world, since).await;
     assert_eq!(results[&("webhook.deleted".to_owned(), other)], "repeated");
-    // An event in its queue is delivered. A message about a delivery that is missing from the log is dropped.
+    // The event in the queue is delivered. A message about a delivery that is missing from the log is dropped.
     world.poll_all("job-events").await;
     world.poll_due().await;
     assert_eq!((receiver.count().await, removed.count().await, world.left().await), (6, 0, 0));
@@ -224,7 +224,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     assert_eq!(world.only_endpoint(&tenant).await["webhook_endpoint_id"], json!(endpoint));
 }
 
-/// A version that fails on every event loses none: the dead letters are delivered after the rollback.
+/// A version that fails on every event does not lose any: after the rollback, the dead letters are delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
     let world = World::start().await;

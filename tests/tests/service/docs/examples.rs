@@ -1,4 +1,4 @@
-//! The examples of the pages run unchanged and print the quoted output.
+//! The examples on the pages run unchanged and print the quoted output.
 //!
 //! Every block that is marked `bash` is an example. The blocks of a page run in one shell, top to bottom, against
 //! `cargo local`.
@@ -28,7 +28,7 @@ async fn job_events() {
 async fn run(path: &str) {
     for tool in ["bash", "curl", "python3"] {
         let found = Command::new(tool).arg("--version").stdout(Stdio::null()).status().await;
-        assert!(found.is_ok_and(|status| status.success()), "the examples of the pages need {tool}: install it");
+        assert!(found.is_ok_and(|status| status.success()), "the examples on the pages need {tool}: install it");
     }
     let (script, answers) = examples(&page(path));
     let stack = Stack::start(Options::default()).await.expect("the service starts");
@@ -37,13 +37,13 @@ async fn run(path: &str) {
     std::fs::create_dir(&folder).expect("a folder");
     let shell = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
-        // A folder for `mktemp`.
+        // The folder in which `mktemp` creates files.
         .env("TMPDIR", &folder)
         .env("no_proxy", "*")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ends the receivers of a page together with its shell, even after a failure.
+        // Stops the receivers that a page starts together with its shell, even after a failure.
         .process_group(0)
         .spawn()
         .expect("a shell");
@@ -56,13 +56,13 @@ async fn run(path: &str) {
     assert!(output.status.success(), "{path} failed with {}:\n{said}\n{errors}", output.status);
     for answer in answers {
         answer.is_in(&said).unwrap_or_else(|missing| {
-            unreachable!("{path} shows output that is missing: {missing}\nThe output was:\n{said}")
+            unreachable!("{path} shows output that was not printed: {missing}\nThe output was:\n{said}")
         });
     }
     stack.stop().await;
 }
 
-/// An example's output, as quoted on its page.
+/// The output of an example, as quoted on its page.
 pub(super) enum Answer {
     Json(Value),
     /// A request, with its headers and its body.

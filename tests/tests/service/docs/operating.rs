@@ -8,9 +8,9 @@ use super::{codes, page, root, rows};
 use crate::template::{LEAST, METRICS, resources, template};
 
 const PAGE: &str = "docs/operating.md";
-/// The table of log lines is between these.
+/// The table of log lines is between these markers.
 const LOG_LINES: &str = "<!-- log lines -->\n";
-/// The table of changes that are repeated after a restore is between these.
+/// The table of changes that are repeated after a restore is between these markers.
 const CHANGES: &str = "<!-- repeated changes -->\n";
 const END: &str = "<!-- end -->";
 
@@ -50,8 +50,8 @@ fn the_table_of_repeated_changes_is_printed_by_the_program() {
     }
 }
 
-/// A code span with a dot that begins like the name of a log line must be the name of a log line, except for the
-/// changes of the audit log.
+/// A code span with a dot that begins like the name of a log line must be the name of a log line, except for the names
+/// of changes in the audit log.
 #[test]
 fn the_log_lines_that_the_page_names_exist() {
     let source = page(PAGE);
@@ -78,7 +78,7 @@ fn the_alarms_are_those_of_the_template() {
         .collect();
     let template = template(&LEAST);
     let alarms: BTreeSet<_> = resources(&template, "AWS::CloudWatch::Alarm").map(|(name, _)| name.to_owned()).collect();
-    assert!(page.contains(&format!(" {} alarms", alarms.len())), "their cost is that of {} alarms", alarms.len());
+    assert!(page.contains(&format!(" {} alarms", alarms.len())), "the cost is stated for {} alarms", alarms.len());
     assert_eq!(listed.len(), alarms.len());
     assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), alarms);
 }

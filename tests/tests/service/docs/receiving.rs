@@ -15,7 +15,7 @@ use super::{page, rows};
 const SECRET: &str = "correct-horse-battery-staple";
 const BODY: &str = r#"{"event":"job.completed","job_id":"j\u00fc"}"#;
 
-/// Sets of headers, each with whether they are valid. Header characters are in ISO 8859-1.
+/// Sets of headers, and whether each set is valid. Header characters are in ISO 8859-1.
 fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     let (id, now) = ("msg_1854d20f452c5b4c1e350d7c7a00518b", common::timestamp::Timestamp::now().as_second());
     let webhook = Webhook::from_bytes(SECRET.into()).expect("a secret");
@@ -85,7 +85,7 @@ fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     requests
 }
 
-/// The page's first example in this language.
+/// The first example on the page in this language.
 fn example(language: &str) -> String {
     let page = page("docs/receiving.md");
     let (_, rest) = page.split_once(&format!("```{language}\n")).expect("an example");
@@ -211,7 +211,7 @@ fn the_cipher_suites_are_those_of_deliveries() {
     assert_eq!(listed, suites);
     let groups: Vec<_> = provider.kx_groups.iter().map(|group| format!("{:?}", group.name())).collect();
     assert_eq!(groups, ["X25519", "secp256r1", "secp384r1"]);
-    // The page names them in one sentence.
+    // The page lists them in one sentence.
     let schemes = provider.signature_verification_algorithms.supported_schemes();
     let schemes: BTreeSet<_> = schemes.iter().map(|scheme| format!("{scheme:?}")).collect();
     let named = [

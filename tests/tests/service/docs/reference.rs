@@ -1,4 +1,4 @@
-//! docs/reference.md lists the routes with their callers, fields and errors, as the API's description does.
+//! docs/reference.md lists the routes with their callers, fields and errors, just as the API's description does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,7 +81,7 @@ fn is_v1(tag: &str) -> bool {
     !["account", "pages"].contains(&tag)
 }
 
-/// Links to the sections.
+/// Links to the sections of the page.
 fn contents(described: &BTreeMap<String, Value>) -> String {
     let mut tags: Vec<(&Value, Vec<String>)> = Vec::new();
     for (name, route) in of(described, is_v1) {
@@ -189,7 +189,7 @@ fn table(column: &str, rows: &str) -> String {
     format!("| {column} | type | meaning |\n|---|---|---|\n{rows}")
 }
 
-/// A row for each member of an object, and of its nested objects without a section.
+/// A row for each member of an object and of its nested objects, except those with their own section.
 fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     let mut members = members_of(schema);
     if is_input {
@@ -210,7 +210,7 @@ fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     rows.collect()
 }
 
-/// The members of an object: name, schema, and whether it is required. The members of alternatives are merged.
+/// The members of an object: name, schema, and whether it is required. Members of alternatives are merged.
 fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
     let schema = description::resolved(schema, &DOCUMENT);
     let alternatives = schema["oneOf"].as_array().map_or(std::slice::from_ref(schema), Vec::as_slice);
@@ -459,7 +459,7 @@ fn every_error_code_is_listed_with_its_status() {
     let mut listed = BTreeSet::new();
     for row in rows(&source, &["status", "`code`", "when"]) {
         for (code, after) in codes(row[1]) {
-            assert!(listed.insert((row[0], code, after.starts_with(" *"))), "{code} is there twice");
+            assert!(listed.insert((row[0], code, after.starts_with(" *"))), "{code} is listed twice");
         }
     }
     // No route describes the response to an unsupported method.

@@ -20,7 +20,7 @@ fn every_variable_is_listed_with_its_parameter() {
     for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // In this template, each parameter's value is the parameter's name, so a variable's value is the name of its
+    // In this template, the value of each parameter is its own name, so the value of a variable is the name of its
     // parameter.
     let least = template(&LEAST);
     let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
@@ -41,7 +41,7 @@ fn every_variable_is_listed_with_its_parameter() {
     assert_eq!(listed, given);
 }
 
-/// The suffix of a resource's variable.
+/// The suffix of the variable that names a resource.
 fn suffix(value: &str) -> &str {
     if value.contains('/') { "URL" } else { "" }
 }
@@ -66,7 +66,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
     let mut listed = BTreeSet::new();
     for [name, default, range] in of_variables.chain(others) {
         let name = code(name);
-        assert!(listed.insert(name), "{name} is there twice");
+        assert!(listed.insert(name), "{name} is listed twice");
         let parameter = parameters.get(name).unwrap_or_else(|| unreachable!("the template has no {name}"));
         assert_eq!(parameter.get("Default").map(text_of), self::default(default), "default of {name}");
         if let Some(allowed) = parameter.get("AllowedValues") {
@@ -78,9 +78,9 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             } else {
                 named == allowed
             };
-            assert!(fits, "{name} is one of {allowed:?}, not {range}");
+            assert!(fits, "{name} must be one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function. If so, the page says `A to B; in the template C at
+            // The template can be stricter than the function. In that case, the page says `A to B; in the template C at
             // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),

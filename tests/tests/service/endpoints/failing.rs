@@ -39,7 +39,7 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.deliver(event(&tenant.id, "1")).await;
-    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "there will be another attempt");
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "another attempt follows");
     while world.poll_due().await == 0 {}
     let last = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
     let failing = world.only_endpoint(&tenant).await;
@@ -194,7 +194,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let (start, ago) = (Timestamp::now(), |seconds| Timestamp::now().before(Duration::from_secs(seconds)));
     let (first, gone) = (failed(ago(60), 500), failed(ago(60), 410));
     assert_eq!(note(&first).await, Some(Consequence::Failing));
-    assert_eq!(note(&first).await, None, "it is not a change");
+    assert_eq!(note(&first).await, None, "the second failure does not change anything");
 
     endpoints.note_answered(&owner, endpoint, ago(30)).await.expect("a call");
     for late in [&first, &gone] {
@@ -236,7 +236,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     let third = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(third["status_code"], 502);
 
-    // A test does not change the last error, and a success does not hide an earlier error.
+    // A test does not change the last error, and a success does not remove an earlier error.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
     world.handle_all().await;
@@ -250,7 +250,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }
 
-/// A failed test is not a missed event, so it does not cause a banner, and recoveries do not resend it.
+/// A failed test is not a missed event, so the page does not show a banner for it, and recoveries do not resend it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
     let (world, tenant) = impatient().await;

@@ -14,7 +14,7 @@ async fn create(world: &World, tenant: &Tenant, url: &str, headers: Value) -> St
     created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
 }
 
-/// The header names of a tenant's only endpoint in the list.
+/// The header names of a tenant's only endpoint, as returned by the list.
 async fn names(world: &World, tenant: &Tenant) -> Option<Value> {
     world.only_endpoint(tenant).await.get("header_names").cloned()
 }
@@ -41,7 +41,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
     let others = other.received().await;
     assert_eq!(others.len(), 2);
     for attempt in &others {
-        // Every delivery's headers.
+        // The headers of every delivery.
         let ours: Vec<_> = attempt.headers.keys().collect();
         assert_eq!(ours.len(), attempt.headers.len());
         assert_eq!(attempt.headers.len() + 2, received[0].headers.len(), "{ours:?}");
@@ -117,7 +117,7 @@ async fn every_bad_header_has_an_issue_without_its_value() {
         (json!({"Host": "canary"}), vec![(json!(["headers", "host"]), "invalid_format")]),
         (json!({"Content-Type": "canary"}), vec![(json!(["headers", "content-type"]), "invalid_format")]),
         (json!({"webhook-canar": "canary"}), vec![(json!(["headers", "webhook-canar"]), "invalid_format")]),
-        // An invalid name may be a misplaced value.
+        // An invalid name may be a header value in the wrong place.
         (json!({"Authorization: canary": "x"}), vec![(json!(["headers"]), "invalid_format")]),
         (json!({"canary\r\nhost": "x"}), vec![(json!(["headers"]), "invalid_format")]),
         (json!({"": "canary"}), vec![(json!(["headers"]), "invalid_format")]),
@@ -150,7 +150,7 @@ async fn every_bad_header_has_an_issue_without_its_value() {
             assert!(!answer.body.to_string().contains("canary"), "{answer:?}");
         }
     }
-    // JSON can have a member twice.
+    // A JSON object can contain the same member twice.
     let twice = br#"{"json": {"url": "https://example.com", "headers": {"a": "1", "a": "2"}}}"#;
     let answer = world.post(&tenant.key, "/v1/webhooks/create", twice.to_vec()).await;
     assert_eq!(answer.issues(), [("headers", "invalid_format")]);
@@ -187,7 +187,7 @@ async fn a_new_url_gets_only_headers_sent_with_it() {
     world.deliver(event(&tenant.id, "j")).await;
     update(json!({"url": receiver.url("/nowhere"), "headers": null})).await.ok();
     world.deliver(event(&tenant.id, "j")).await;
-    // Without headers, the URL can be changed alone.
+    // Without headers, the URL can be changed on its own.
     update(json!({"url": here})).await.ok();
     let received = receiver.received().await;
     let got: Vec<_> = received.iter().map(|one| (one.path.as_str(), one.header("authorization"))).collect();
@@ -197,7 +197,7 @@ async fn a_new_url_gets_only_headers_sent_with_it() {
     assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// The condition is part of the write, so it applies to concurrent writes, too.
+/// The condition is part of the write, so it also applies to concurrent writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_url_change_does_not_receive_the_headers() {
     let world = World::start().await;
@@ -221,7 +221,7 @@ async fn a_concurrent_url_change_does_not_receive_the_headers() {
             assert!(url.status == 200 || url.error() == (409, "CONFLICT", "headers_needed"), "{url:?}");
         }
         let endpoint = world.only_endpoint(&tenant).await;
-        // Once the headers are stored, the URL can no longer be changed alone.
+        // Once the headers are stored, the URL can no longer be changed on its own.
         assert_eq!(
             (&endpoint["description"], &endpoint["url"]),
             (&json!("headers"), &json!("https://example.com/here"))
@@ -241,7 +241,7 @@ async fn a_repeated_create_with_other_header_values_is_rejected() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Checks everything that tenants and operators see, after each event in a header's life.
+/// Checks everything that tenants and operators can see, after each step in the life of a header.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_values_appear_in_no_response_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
@@ -281,7 +281,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let mut kept = 0;
     for delivery in world.log(&tenant.id).await {
         let shown = world.rpc(key, "deliveries/get", json!({"delivery_id": delivery.id})).await;
-        // A response that repeats the values is stored without them.
+        // If a receiver's response repeats the header values, it is stored without them.
         for attempt in shown.ok()["attempts"].as_array().expect("a list") {
             let response = attempt["response"].as_str().expect("a response");
             assert!(response.contains(r#""authorization": "Bearer [secret]""#), "{response}");

@@ -45,7 +45,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
         world.set("webhook-endpoints", ("webhook_endpoint_id", id), change).await;
     }
 
-    // The owner needs to see the endpoint with the invalid URL, to fix it.
+    // The owner has to see the endpoint with the invalid URL to be able to fix it.
     let listed = world.endpoints(&tenant).await;
     let ids: Vec<_> = listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect();
     assert_eq!(ids, [&json!(misled), &json!(good)]);

@@ -1,4 +1,4 @@
-//! Rotating an endpoint's signing secret while the receiver still has the previous one.
+//! Rotating an endpoint's signing secret while the receiver still uses the previous one.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn both_sign_for(world: World, overlap: Duration) {
 
     let both = deliver(&world, &tenant, &receiver).await;
     assert_eq!(signatures(&both).len(), 2);
-    // The new secret signs the body alone.
+    // The signature with the new secret covers only the body.
     both.verify(SECRETS[1]);
     assert!(is_signed_with(&both, SECRETS[0]));
     let mut first_only = both.clone();
@@ -131,7 +131,7 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// The same is true for changes to other fields, and after the overlap.
+/// The same is true for changes to other fields, and after the overlap has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_secret_again_is_not_a_rotation() {
     let world = World::start().await;
@@ -188,7 +188,7 @@ async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     }
 }
 
-/// Each rotation keeps the secret that it replaces, so only the first rotation can keep the original secret.
+/// Each rotation keeps the secret that it replaces, so only the first one can keep the original secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;

@@ -201,7 +201,7 @@ async fn ten_of_many_concurrent_tests_are_sent() {
     // Another endpoint has a separate limit.
     let other = world.endpoint(&tenant, "https://example.com/", "s").await;
     test(&world, &tenant, &other).await;
-    // From the tenant's point of view, the endpoint has not changed.
+    // As far as the tenant can tell, the endpoint has not changed.
     let listed = &world.endpoints(&tenant).await[0];
     assert_eq!(listed["updated_at"], listed["created_at"]);
     assert_eq!(listed.get("tested_at"), None);
@@ -260,7 +260,7 @@ async fn a_test_takes_effect_even_if_its_message_cannot_be_sent() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Pending);
 }
 
-/// A call fails three times, the maximum number of tries.
+/// A call fails three times, which is the maximum number of tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_of_its_writes() {
     let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -271,7 +271,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
         cut_off.fail(call..call + 3, takes_effect);
         let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
         world.drain("deliveries").await;
-        // Until no call fails.
+        // Calls the API until none of its calls fails anymore.
         while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
         let items = world.items("webhook-endpoints").await;
         let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
@@ -290,7 +290,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
     let mut expected = [(500, 0, 0, 0); 10];
     // Batched writes may be retried later.
     expected[6..8].fill((503, 0, 0, 0));
-    // The last of the failing writes, the transaction, took effect.
+    // The transaction, which is the last of the failing writes, took effect.
     expected[9] = (500, 1, 1, 1);
     assert_eq!(join_all(lives).await, expected);
 }

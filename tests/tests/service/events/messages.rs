@@ -1,4 +1,4 @@
-//! The content of an event, and its time.
+//! The contents of an event, and its time.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn numbers_keep_every_digit() {
     received.verify("s");
 }
 
-/// The queues reject these characters like SQS (see `local::queues`), so no message may contain them.
+/// Like SQS, the queues reject these characters (see `local::queues`), so messages must not contain them.
 #[tokio::test(flavor = "multi_thread")]
 async fn strings_that_sqs_refuses_are_delivered_and_retried() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;

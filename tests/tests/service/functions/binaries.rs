@@ -78,7 +78,7 @@ async fn every_binary_starts_answers_and_ends() {
             "{log}"
         );
     }
-    // The sample event is old, so the second event is a late copy, whose delivery is in the log.
+    // The sample event is old, so the second event counts as a late copy, whose delivery is already in the log.
     assert_eq!(receiver.received().await.len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! No secret is logged: every kind of secret goes through every interface.
+//! Secrets are never logged. The test sends every kind of secret through every interface.
 
 use serde_json::json;
 use tests::{Receiver, World, event, world::link};
@@ -16,7 +16,7 @@ async fn no_canary_reaches_the_log() {
     let verification = link.rsplit('=').next().expect("a token").to_owned();
     world.confirm(&link).await;
     world.confirm(&link).await;
-    // A link that an email program has mangled, so the token is in the path.
+    // An email program has mangled this link, so the token is in the path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
     // A complete reset, and invalid resets of each kind.

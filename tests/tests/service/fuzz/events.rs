@@ -1,4 +1,4 @@
-//! API Gateway events for the functions in the local runner and for their binaries.
+//! API Gateway events sent to the functions in the local runner and to their binaries.
 
 use std::{collections::BTreeSet, fs};
 
@@ -51,7 +51,7 @@ fn event(seed: u64, tenant: &Tenant, origin: &str) -> Value {
     event
 }
 
-/// An event that is not an object makes the invocation fail: API Gateway never sends one.
+/// An event that is not an object makes the invocation fail, but API Gateway never sends such an event.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["statusCode"].as_u64().is_some_and(|status| (200..500).contains(&status));

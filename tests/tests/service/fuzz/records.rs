@@ -1,4 +1,4 @@
-//! SQS events for the delivery function in the local runner and for its binary.
+//! SQS events sent to the delivery function in the local runner and to its binary.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use crate::functions::binaries::build;
 const NAME: &str = "webhooks-deliver";
 const SAMPLE: &str = include_str!("../../../../events/webhooks-deliver.json");
 
-/// The sample event, to `receiver`.
+/// The sample event, addressed to `receiver`.
 fn sample(receiver: &Receiver) -> Value {
     serde_json::from_str(&SAMPLE.replace("https://example.com/hook", &receiver.url("/hook"))).expect("an event")
 }
 
-/// The same with a fault in it.
+/// The sample event with a fault in it.
 fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
     let mut event = sample(receiver);
     let index = rng.usize(..2);
@@ -60,7 +60,7 @@ fn number(rng: &mut Rng) -> i64 {
     rng.choice(numbers).unwrap_or_default()
 }
 
-/// The response contains the ids of failed records, or an error about an unreadable event.
+/// The response must contain the ids of failed records, or an error about an unreadable event.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["batchItemFailures"].is_array() || !answer.contains("panicked");

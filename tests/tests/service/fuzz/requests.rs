@@ -1,4 +1,4 @@
-//! Bytes on the socket of the local API.
+//! Bytes sent to the socket of the local API.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `usual`, or occasionally a different value. Only one or two parts of a request should be unusual, so code after the
-/// first parser is tested, too.
+/// `usual`, or occasionally a different value. Only one or two parts of a request should be unusual, so that the code
+/// after the first parser is also tested.
 fn mostly(rng: &mut Rng, usual: &str) -> String {
     if rng.u8(..24) > 0 { usual.to_owned() } else { text(rng) }
 }
@@ -58,7 +58,7 @@ fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     request
 }
 
-/// A body: the usual one, one with other members, or a random one.
+/// A body: the usual one, one with different members, or a random one.
 fn content(rng: &mut Rng, usual: &str) -> Vec<u8> {
     match rng.u8(..5) {
         0 => text(rng).into_bytes(),

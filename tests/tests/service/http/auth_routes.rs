@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{World, world::link};
 
-/// Otherwise, another site's page could sign a visitor in to the account of the site's owner.
+/// Otherwise, a page on another site could sign a visitor in to an account that belongs to the owner of that site.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_post_refuses_a_foreign_origin_and_names_the_expected() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;

@@ -50,7 +50,7 @@ async fn a_session_acts_for_the_users_organization() {
     let theirs = by_session("webhooks/list", json!({})).await;
     assert_eq!(listed(&theirs), [id]);
     assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);
-    // The key belongs to this tenant, too.
+    // The key also belongs to this tenant.
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.body, theirs.body);
     by_session("webhooks/delete", json!({"id": id})).await.ok();
     assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());
@@ -187,7 +187,7 @@ async fn the_log_names_the_organization_of_the_credential_that_acts() {
     }
 }
 
-/// A call with a key reads only the key and its user, and does not read a session.
+/// A call with a key reads only the key and its user, not a session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_works_without_the_table_of_sessions() {
     let world = World::start().await;

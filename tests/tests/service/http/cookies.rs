@@ -1,4 +1,4 @@
-//! Where a request's cookies are: in a separate list in API Gateway events, and in the headers of other events.
+//! The places where a request's cookies can be: a separate list in API Gateway events, and the headers in other events.
 
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};
@@ -61,7 +61,7 @@ async fn cookies_in_the_headers_and_outside_are_equivalent() {
     {
         assert_eq!(who(&world, json!([]), json!({"cookie": header})).await, Value::Null, "{header}");
     }
-    // A call with a cookie and without an `Origin` may be from any page, regardless of the cookie's place in the event.
+    // A call with a cookie but without an `Origin` may come from any page, wherever the event contains the cookie.
     for (cookies, headers) in
         [(json!([own]), json!({})), (json!([]), json!({"cookie": own})), (json!([]), json!({"cookie": "a=b"}))]
     {
@@ -69,7 +69,7 @@ async fn cookies_in_the_headers_and_outside_are_equivalent() {
         assert_eq!((status, &body["code"]), (403, &json!("INVALID_ORIGIN")));
     }
     assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "no user was signed out");
-    // An empty cookie does not count.
+    // An empty cookie does not count as a session cookie.
     assert_eq!(call(&world, "POST", "sign-out", json!([""]), json!({"cookie": " "})).await.0, 200);
     let signed_out = json!({"cookie": own, "origin": world.stack.api()});
     assert_eq!(call(&world, "POST", "sign-out", json!([]), signed_out).await.0, 200);

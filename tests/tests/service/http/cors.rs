@@ -1,4 +1,4 @@
-//! Calls from pages on other origins: the local runner answers like API Gateway, according to the template.
+//! Calls from pages on other origins: the local runner answers as API Gateway does with the template's settings.
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::{Answer, World, world::cookie};
 
 const FOREIGN: &str = "https://evil.example.com";
 
-/// The service under its other name, which browsers consider a different origin.
+/// The service under its other host name, which browsers consider a different origin.
 fn localhost(world: &World) -> String {
     world.stack.api().replace("127.0.0.1", "localhost")
 }
@@ -39,7 +39,7 @@ async fn localhost_is_the_same_service() {
     let sign_out = async |origin: &str| {
         call(&world, Method::POST, "/api/auth/sign-out", &[("cookie", &cookie), ("origin", origin)]).await
     };
-    assert_eq!(sign_out("http://localhost:1").await.status, 403, "another port is another service");
+    assert_eq!(sign_out("http://localhost:1").await.status, 403, "a different port is a different service");
     let signed_out = sign_out(&localhost(&world)).await;
     assert_eq!((signed_out.status, &signed_out.body), (200, &json!({"success": true})));
 }
@@ -54,7 +54,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
         let values = configured[name].as_array().expect("a list").iter();
         values.map(|value| value.as_str().expect("a string")).collect::<Vec<_>>().join(",")
     };
-    // A path that accepts only POST, one that accepts every method, and one without a function.
+    // A path that accepts only POST, a path that accepts every method, and a path without a function.
     for path in ["/v1/webhooks/create", "/api/auth/sign-in/email", "/nothing"] {
         let answer = preflight(&world, path, &origin).await;
         assert_eq!((answer.status, &answer.body), (204, &json!("")), "{path}");

@@ -64,7 +64,7 @@ async fn a_body_that_is_not_the_envelope_is_malformed() {
     }
 }
 
-/// Nested uses of serde_json's marker for raw values once made the parser overflow the stack, which ends the process.
+/// Nested uses of serde_json's marker for raw values once made the parser overflow the stack, which kills the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deeply_nested_body_gets_a_response() {
     let world = World::start().await;
@@ -187,7 +187,7 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
         let answer = world.send(request).await;
         assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));
     }
-    // A function serves the page for browsers.
+    // For browsers, a function serves a page instead.
     for (path, message) in [(LIST, "Not found. Calls under /v1 use POST"), ("/unknown", "Not Found")] {
         let answer = world.send(world.http.get(world.url(path))).await;
         assert_eq!((answer.status, answer.body), (404, json!({"code": "NOT_FOUND", "message": message})));

@@ -1,4 +1,4 @@
-//! `HEAD` wherever there is a `GET`, and the route for monitors.
+//! `HEAD` on every route that has a `GET`, and the route for monitors.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ fn lasting(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Every `GET` in the description, with an existing path.
+/// Every `GET` in the description, with a path that exists.
 fn gets() -> Vec<String> {
     let gets =
         tests::description::routes().into_iter().filter_map(|(name, _)| Some(name.strip_prefix("GET ")?.to_owned()));

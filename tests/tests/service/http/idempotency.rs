@@ -36,7 +36,7 @@ impl Setup {
         }
     }
 
-    /// The number of effects that a route has had, such as endpoints or messages. Handles existing messages.
+    /// The number of effects of a route so far, such as endpoints or messages. Handles existing messages.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {
@@ -52,7 +52,7 @@ impl Setup {
     }
 }
 
-/// The items of remembered calls.
+/// The items that store calls and their responses.
 async fn remembered(world: &World) -> Vec<Item> {
     let mut items = world.items("webhook-endpoints").await;
     items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a string").starts_with("#once#"));
@@ -82,7 +82,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
     }
 }
 
-/// The same applies after the endpoint has been deleted.
+/// The same applies if the endpoint has been deleted in the meantime.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_create_returns_the_generated_secret() {
     let world = World::start().await;
@@ -225,8 +225,8 @@ async fn a_call_is_remembered_for_a_day() {
 /// The call's transaction, and the read after it, fail on every try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_the_write_leaves_all_effects_or_none() {
-    // The calls before the write: the reads of the key and its user (one call in the first two processes, which have
-    // cached the key) and of the stored response, and the first reads and writes of each route.
+    // The calls before the write read the key and its user (in one call in the first two processes, which have cached
+    // the key) and the stored response, followed by the first reads and writes of each route.
     let transactions = ROUTES.into_iter().zip([2, 4, 5, 6]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {
@@ -237,7 +237,7 @@ async fn a_crash_at_the_write_leaves_all_effects_or_none() {
         let call = async || world.rpc_once(&tenant.key, route, "k", setup.fields(route)).await;
         let lost = call().await;
         assert!(lost.status >= 500, "{route}: {}", lost.body);
-        // Until no call fails.
+        // Calls the API until none of its calls fails anymore.
         while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
         assert_eq!(remembered(&world).await.len(), usize::from(takes_effect), "{route}");
         let first = call().await.ok().clone();

@@ -21,7 +21,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     })
 }
 
-/// With `UPDATE_DOCS`, the file is written first.
+/// With `UPDATE_DOCS`, the file is updated first.
 #[test]
 fn the_openapi_file_is_up_to_date() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
@@ -78,7 +78,7 @@ fn the_server_can_be_any_deployment() {
     let servers = document["servers"].as_array().expect("a list");
     for server in servers {
         let url = server["url"].as_str().expect("a URL");
-        assert!(url == "/" || url == "{base_url}", "{url} is only one");
+        assert!(url == "/" || url == "{base_url}", "{url} is only one deployment's address");
     }
     assert_eq!(servers[0]["variables"]["base_url"]["default"], "http://127.0.0.1:9000");
 }
@@ -161,7 +161,7 @@ fn every_property_and_parameter_is_described() {
     assert!(count > 400, "{count}");
 }
 
-/// Readers try the examples in the reference first.
+/// The examples in the reference are the first thing that readers try.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_call_is_valid() {
     let (world, document) = (World::start().await, document());
@@ -222,7 +222,7 @@ fn no_example_is_a_placeholder() {
         let bodies = responses.map(|response| resolved(response, &document)).chain([&operation["requestBody"]]);
         for (kind, media) in bodies.filter_map(|body| body["content"].as_object()).flatten() {
             let example = media.get("example");
-            assert!(kind == "application/json" || example.is_none(), "{name}: a form or page is for people");
+            assert!(kind == "application/json" || example.is_none(), "{name}: forms and pages do not need examples");
             for text in example.map(texts).unwrap_or_default() {
                 assert!(!["text", "string", "Done", "", "x"].contains(&text), "{name}: {text} in {example:?}");
                 seen += 1;
@@ -263,7 +263,7 @@ async fn an_example_has_the_message_of_the_response() {
     assert_eq!(attributes(example), format!("{}; Secure", attributes(&cookie)), "a deployment has TLS");
 }
 
-/// Whether a request matches its description: its body, or the parameters of its query.
+/// Whether a request's body or query parameters match the description.
 fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bool {
     let operation = &document["paths"][path][method];
     if method == "post" {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{World, sample_event, world::BROWSER};
 
-/// Other spellings of a path.
+/// Alternative spellings of a path.
 fn spellings(path: &str) -> [String; 5] {
     let doubled = path.replace('/', "//");
     [format!("/{path}"), format!("{path}/"), format!("///{}//", &path[1..]), doubled.clone(), format!("{doubled}/")]

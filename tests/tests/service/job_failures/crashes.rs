@@ -33,7 +33,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     event["skip_callbacks"] = json!(skips);
     world.enqueue("job-events", event).await;
     let doomed = Doomed::worker(&world, &[], call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     while matches!(doomed.process.poll("job-events").await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
     // An email may already be sent before the event is redelivered.
@@ -70,7 +70,7 @@ async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     sweep(&world, time).await;
     world.deliver(failed(&tenant.id, "a", 1)).await;
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     for minute in [15, 17, 80] {
         sweep(&world, later(minute * MINUTE)).await;
@@ -101,11 +101,11 @@ async fn a_failure_is_delivered_even_if_it_is_recorded_later() {
     breaks.on();
     world.enqueue("job-events", failed(&tenant.id, "a", 1)).await;
     world.poll("job-events").await;
-    assert_eq!(receiver.count().await, 1, "the delivery does not wait for it");
+    assert_eq!(receiver.count().await, 1, "the delivery does not wait for the email");
     assert_eq!(tests::log::of_this_test().metric("FailureUnnoted").len(), 1, "that is counted");
     breaks.off();
     world.handle_all().await;
-    assert_eq!(receiver.count().await, 1, "and is not repeated");
+    assert_eq!(receiver.count().await, 1, "the delivery is not repeated");
     sweep(&world, later(0)).await;
     assert_eq!(reported(&world).await, [said("a", "1")]);
 }
@@ -159,7 +159,7 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
     }
 }
 
-/// Lets this many jobs of a workflow fail. Each event arrives twice, and five processes die in the meantime.
+/// Makes this many jobs of a workflow fail. Each event arrives twice, and five processes die in the meantime.
 async fn survive(events: usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

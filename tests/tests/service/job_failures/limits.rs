@@ -1,4 +1,4 @@
-//! The limits of emails, and the cost of many failures.
+//! The limits on emails, and the cost of many failures.
 
 use std::{
     sync::{Arc, Mutex},
@@ -23,7 +23,7 @@ async fn an_organization_gets_fifty_emails_a_day() {
         world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}"), 1)).await;
     }
     world.poll_all("job-events").await;
-    // The limit is exhausted for two days, because the test may run at midnight.
+    // The limit is used up for two days, because the test may run across midnight.
     let tomorrow = Timestamp::now().day().after(DAY);
     let at = |minutes: u64| tomorrow.after(Duration::from_secs(minutes * 60));
     sweep(&world, at(1)).await;
@@ -115,7 +115,7 @@ async fn frequent_failures_are_counted_and_sent_in_one_email_an_hour() {
     }
     let reported = reported(&world).await;
     assert_eq!(reported.len(), 2, "{reported:?}");
-    let number = reported[1].1.strip_prefix("about ").expect("it is not exact").parse::<u64>().expect("a number");
+    let number = reported[1].1.strip_prefix("about ").expect("an estimate").parse::<u64>().expect("a number");
     assert!((100..=300).contains(&number), "{reported:?}");
     assert_eq!(text(&mails(&world).await[1]["text"]).matches("Job: ").count(), 3);
 }
@@ -156,5 +156,5 @@ async fn deliveries_do_not_wait_for_the_record_of_a_failure() {
     let received = receiver.received().await;
     let noted = noted.lock().expect("no panic");
     assert_eq!((received.len(), noted.len()), (10, 10));
-    assert!(received.iter().all(|one| noted.iter().all(|noted| one.at <= *noted)), "all are posted first");
+    assert!(received.iter().all(|one| noted.iter().all(|noted| one.at <= *noted)), "all deliveries are posted first");
 }

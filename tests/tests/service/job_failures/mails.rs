@@ -1,4 +1,4 @@
-//! Emails about failed jobs: when they are sent, to whom, and with what content.
+//! Emails about failed jobs: their timing, recipients and content.
 
 use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, callback, text};
@@ -31,7 +31,7 @@ async fn a_failed_job_is_reported_without_callbacks_and_endpoints() {
     world.deliver(failed(&tenant.id, "last", "j")).await;
     sweep(&world, later(0)).await;
     assert_eq!(reported(&world).await.pop(), Some(said("last", "1")));
-    assert_eq!(receiver.count().await, 2, "and it is delivered");
+    assert_eq!(receiver.count().await, 2, "and the event is delivered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,18 +70,18 @@ async fn an_email_names_the_job_the_time_and_the_error() {
         "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
         "at most once an hour",
     ] {
-        assert!(text.contains(part), "{part} is missing in {text}");
+        assert!(text.contains(part), "{part} is missing from {text}");
     }
     for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
-        assert!(html.contains(part), "{part} is missing in {html}");
+        assert!(html.contains(part), "{part} is missing from {html}");
     }
-    // Each link opens its job's deliveries.
+    // Each link opens the deliveries of its job.
     for path in text.lines().filter_map(|line| line.strip_prefix(world.stack.api())) {
         assert_eq!(Browser::new(&world, &tenant.cookie).open(path).await.status, 200, "{path}");
     }
 }
 
-/// An email shows only the beginning of a long id, which does not match any delivery.
+/// An email shows only the beginning of a long id, and a search for that beginning would not find any delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_job_ids_deliveries_are_found_by_their_time() {
     let world = World::start().await;
@@ -152,7 +152,7 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     assert_eq!(reported(&world).await.len(), 3);
     world.deliver(failed(&tenant.id, "a", 7)).await;
     sweep(&world, later(3 * HOUR)).await;
-    assert_eq!(reported(&world).await.pop(), Some(said("a", "1")), "the workflow had not failed for an hour");
+    assert_eq!(reported(&world).await.pop(), Some(said("a", "1")), "the workflow had gone an hour without a failure");
 }
 
 #[tokio::test(flavor = "multi_thread")]

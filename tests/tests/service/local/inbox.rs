@@ -7,7 +7,7 @@ use tests::{Answer, World, event};
 
 const SECRET: &str = "correct-horse-battery-staple";
 
-/// Submits a form of the inbox like its page.
+/// Submits a form to the inbox as its page does.
 async fn submit(world: &World, form: &str, fields: &[(&str, &str)]) -> Answer {
     submit_from(world, world.stack.inbox(), form, fields).await
 }

@@ -1,4 +1,4 @@
-//! To its clients, the embedded SQS behaves like the real one.
+//! The embedded SQS behaves like the real one, as far as clients can tell.
 
 use aws_sdk_sqs::{
     Client,
@@ -110,7 +110,7 @@ async fn a_long_poll_returns_the_group_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_has_limits() {
     let (world, client, _) = queue().await;
-    // A queue without a custom limit.
+    // This queue does not have its own limit.
     let url = &world.stack.queues()["deliveries"];
     let send = |body: &str| client.send_message().queue_url(url).message_body(body);
     let attribute = |value: &str| {
@@ -125,7 +125,7 @@ async fn a_message_has_limits() {
     }
     assert_eq!(code(send(&"a".repeat(262_145)).send().await), invalid);
     let with_attribute = send(&"a".repeat(262_144 - 10)).message_attributes("name", attribute("a"));
-    assert_eq!(code(with_attribute.send().await), invalid, "name, type and value count too");
+    assert_eq!(code(with_attribute.send().await), invalid, "name, type and value also count");
     assert_eq!(code(send("").send().await).as_deref(), Some("MissingParameter"));
 
     assert_eq!(code(send(&"a".repeat(262_144)).send().await), None);

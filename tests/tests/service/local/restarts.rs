@@ -1,4 +1,4 @@
-//! The local queues outlive the process, even after a kill.
+//! The contents of the local queues outlive the process, even if it is killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,7 +48,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The dropped service may not have closed its files yet.
+        // The dropped service may still be closing its files.
         if !std::thread::panicking()
             && let Err(error) = std::fs::remove_dir_all(&self.0)
         {
@@ -303,8 +303,8 @@ async fn an_undeleted_event_is_not_delivered_again() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The log contains the event's delivery under the time of the event, and is read because the message has been
-    // received before.
+    // The log contains the event's delivery under the time of the event. It is read because the message was received
+    // before.
     let after = directory.start().await;
     assert_eq!(after.poll("job-events").await.expect("a step"), 1);
     assert_eq!(receiver.count().await, 1);
@@ -324,7 +324,7 @@ async fn only_one_process_at_a_time_opens_the_queues() {
     assert_eq!(bodies(&messages(&second, "job-events").await), ["one"].into());
 }
 
-/// The service in a separate process, with its addresses. The process is killed when this value is dropped.
+/// The service in a separate process, and its addresses. The process is killed when this value is dropped.
 struct Process {
     child: Child,
     addresses: Value,
@@ -462,7 +462,7 @@ async fn survive(events: usize, kills: usize, limit: Duration) {
         let is_same =
             |header| deliveries.iter().all(|delivery| delivery.header(header) == deliveries[0].header(header));
         assert!(is_same("webhook-id"), "{deliveries:?}");
-        assert!(sends[job] > 1 || is_same("x-event-time"), "a copy of a message has its time: {deliveries:?}");
+        assert!(sends[job] > 1 || is_same("x-event-time"), "a copy of a message keeps its time: {deliveries:?}");
     }
     let deliveries = arrived.values().map(Vec::len).sum::<usize>();
     let again = sends.values().filter(|sends| **sends > 1).count();

@@ -1,4 +1,4 @@
-//! The local runner: its data between runs, its printed addresses, and its time limits for clients.
+//! The local runner: the data kept between runs, the addresses that it prints, and its time limits for clients.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -37,7 +37,7 @@ async fn the_tables_outlive_a_killed_runner() {
     std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
-/// A folder takes the file's name, because tests may run as a user who can write everywhere.
+/// A folder is created with the file's name, because tests may run as a user who can write to any file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_that_cannot_be_written_is_named() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
@@ -116,7 +116,7 @@ async fn impatient(head: u64, answer: u64) -> Stack {
     Stack::start(options).await.expect("the service starts")
 }
 
-/// A test's time limit, sufficient on a busy machine and shorter than the default limits.
+/// A time limit for tests, which is sufficient on a busy machine and shorter than the default limits.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
@@ -131,7 +131,7 @@ async fn answer_until_closed(door: &str, sent: &str) -> String {
     connection.write_all(sent.as_bytes()).await.expect("the send succeeds");
     let mut answer = Vec::new();
     let closed = timeout(PATIENCE, connection.read_to_end(&mut answer)).await;
-    closed.expect("the connection is closed").expect("it is closed in order");
+    closed.expect("the connection is closed").expect("the connection is closed cleanly");
     String::from_utf8(answer).expect("a string")
 }
 

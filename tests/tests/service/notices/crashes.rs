@@ -6,8 +6,8 @@ use tests::{Doomed, at_each_call, context, event};
 use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
-/// Makes the process of the last attempt die at this call. The endpoint becomes failing or disabled anyway, and its
-/// tenant gets one email. Returns whether the process reached that call.
+/// Makes the process that makes the last attempt die at this call. The endpoint still becomes failing or disabled, and
+/// its tenant gets one email. Returns whether the process reached that call.
 async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
     let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
@@ -20,7 +20,7 @@ async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: b
         queue = "deliveries";
     }
     let doomed = Doomed::worker(&world, &settings, call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     while matches!(doomed.process.poll(queue).await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
     for _ in 0..3 {
@@ -52,12 +52,12 @@ async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
 /// sweeps.
 async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
-    // No minutes are left to sweep, so only the notices remain.
+    // There are no minutes left to sweep, so only the notices remain.
     let time = later(10 * MINUTE);
     sweep(&world, time).await;
     world.poll("job-events").await;
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     assert!(world.only_endpoint(&tenant).await["failing_since"].is_string());
     for minute in 15..20 {
@@ -78,7 +78,7 @@ async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
     }
 }
 
-/// Over a thousand failures, some events twice, while ten processes die.
+/// Over a thousand deliveries fail, some events arrive twice, and ten processes die.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_failures_cause_two_emails() {
     let (world, tenant) = impatient().await;

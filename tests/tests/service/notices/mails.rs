@@ -1,4 +1,4 @@
-//! Emails about endpoints: when they are sent, and with what content.
+//! Emails about endpoints: their timing and content.
 
 use common::timestamp::Timestamp;
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         "disables the endpoint",
         "You received this email because an owner of Doe & Co chose this address",
     ] {
-        assert!(text.contains(part), "{part} is missing in {text}");
+        assert!(text.contains(part), "{part} is missing from {text}");
     }
     assert!(html.contains("<td>&lt;ours&gt;</td>") && html.contains(&since.readable()), "{html}");
     assert_eq!(html.matches("class=\"button\"").count(), 1, "{html}");
@@ -99,7 +99,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
         "are not sent automatically",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
     ] {
-        assert!(text.contains(part), "{part} is missing in {text}");
+        assert!(text.contains(part), "{part} is missing from {text}");
     }
 }
 
@@ -170,7 +170,7 @@ async fn an_unsendable_notice_ends_after_a_day_blocking_nothing_else() {
     assert_eq!(pending().await, 1);
     sweep(&world, later(DAY + MINUTE)).await;
     assert_eq!(pending().await, 0);
-    assert_eq!(tests::log::of_this_test().metric("NoticeGivenUp").len(), 1, "and that is counted");
+    assert_eq!(tests::log::of_this_test().metric("NoticeGivenUp").len(), 1, "and the dropped notice is counted");
     assert_eq!(subjects(&world).await, [FAILING]);
 }
 
@@ -227,7 +227,7 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
         "So far, 2 deliveries are held.",
         "There you can also resend its failed and held deliveries",
     ] {
-        assert!(text.contains(part), "{part} is missing in {text}");
+        assert!(text.contains(part), "{part} is missing from {text}");
     }
 }
 
@@ -258,9 +258,9 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
         "are not resent automatically",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
     ] {
-        assert!(text.contains(part), "{part} is missing in {text}");
+        assert!(text.contains(part), "{part} is missing from {text}");
     }
-    // The tenant is not notified of a second failure within the hour, and therefore not of its end.
+    // The tenant is not notified of a second failure within the hour, and therefore not of the recovery, either.
     for job in ["5", "6"] {
         world.deliver(event(&tenant.id, job)).await;
         sweep(&world, later(5 * MINUTE)).await;

@@ -83,11 +83,11 @@ async fn an_endpoint_that_subscribes_to_notices_gets_each_once() {
     assert_eq!((&received[1]["since"], &received[1]["failed"]), (since, &json!(2)));
     let others = notices(&other.received().await);
     assert_eq!(others.iter().map(|notice| &notice["event"]).collect::<Vec<_>>(), ["endpoint.recovered"]);
-    assert_eq!(notices(&all.received().await), [Value::Null; 0], "they are not sent by default");
+    assert_eq!(notices(&all.received().await), [Value::Null; 0], "notices are not sent by default");
     assert_eq!(notices(&failing.received().await), [Value::Null; 0]);
 }
 
-/// Each endpoint gets only notices about the other one, and rejects these, too.
+/// Each endpoint gets only notices about the other one, and rejects these as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_fail_at_notices_cause_no_loop() {
     let (world, tenant) = impatient().await;
@@ -127,7 +127,7 @@ async fn announce_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let time = later(10 * MINUTE);
     super::pass_over_all_minutes(&world, time).await;
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
-    // The call may fail, as intended.
+    // The call may fail, which is expected.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     for minute in 15..20 {
         sweep(&world, later(minute * MINUTE)).await;

@@ -138,7 +138,7 @@ async fn a_list_of_one_role_is_that_role() {
         assert_eq!(invite(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
         assert_eq!(change(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
     }
-    // A key cannot invite owners in this form, either.
+    // A key cannot be used to invite owners in this form, either.
     let by_key = world.http.post(world.url("/api/auth/organization/invite-member")).header("x-api-key", &tenant.key);
     let refused = world.send(by_key.json(&json!({"email": "bo@example.com", "role": ["owner"]}))).await;
     assert_eq!(refused.refused(), (403, "FORBIDDEN"));
@@ -254,7 +254,7 @@ async fn an_inviter_sends_twenty_invitations_an_hour() {
     assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((1..=3600).contains(&wait), "{wait}");
-    // Invitations rejected because of the inviter's limit do not count against the address.
+    // Invitations that are rejected because of the inviter's limit do not count against the invited address.
     for _ in 0..3 {
         assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
     }
@@ -283,7 +283,7 @@ async fn an_invitation_is_deleted_a_month_after_it_expires() {
     let time_to_live = time_to_live.expect("the description succeeds").time_to_live_description.expect("a description");
     let attribute = time_to_live.attribute_name.expect("an attribute");
     let items = world.items("invitations").await;
-    assert_eq!(items.len(), 4, "two invitations, the pointer to the last, and the list of the mailbox");
+    assert_eq!(items.len(), 4, "two invitations, the pointer to the last invitation, and the list for the mailbox");
     let number = |value: &aws_sdk_dynamodb::types::AttributeValue| value.as_n().expect("a number").parse::<i64>();
     for item in items {
         let deleted = number(&item[&attribute]).expect("seconds") - common::timestamp::Timestamp::now().as_second();
@@ -374,7 +374,7 @@ async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
     let used = cancel(&world, &tenant, &second["id"]).await;
     assert_eq!((used.status, &used.body["code"]), (409, &json!("INVITATION_USED")));
-    // An expired invitation can be canceled, too.
+    // Expired invitations can also be canceled.
     let expired = json!(world.invitation(&tenant.id, "bo@example.com", 1).await);
     assert_eq!(cancel(&world, &tenant, &expired).await.body["status"], "canceled");
 }

@@ -1,4 +1,4 @@
-//! An organization's members: list, roles, and removal.
+//! An organization's members: listing them, changing their roles, and removing them.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn leave(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "organization/leave", json!({"organizationId": who.id})).await
 }
 
-/// The email and role of each member, in a member's list.
+/// The email and role of each member, as listed for a member.
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await;
     assert_eq!(listed.status, 200, "{listed:?}");
@@ -168,7 +168,7 @@ async fn an_owner_changes_roles_which_take_effect_at_once() {
     assert_eq!(world.send(by_key.json(&json!({"memberId": jo.user, "role": "member"}))).await.status, 200);
     let leave =
         world.http.post(world.url("/api/auth/organization/leave")).header("x-api-key", &jo.key).json(&json!({}));
-    assert_eq!(world.send(leave).await.status, 401, "a key does not delete its user's account");
+    assert_eq!(world.send(leave).await.status, 401, "a key cannot delete its user's account");
     assert_eq!(set_role(&world, &al, &jo, "owner").await.status, 200);
     // An owner can step down if another owner remains.
     assert_eq!(set_role(&world, &jo, &jo, "member").await.body["role"], "member");
@@ -262,7 +262,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     world.is_shut_out(&al).await;
     assert_eq!(world.session(&other).await.body, Value::Null);
     assert_eq!(world.sign_in(&al.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
-    // Twice.
+    // The second call succeeds, too.
     assert_eq!(remove(&world, &jo, &al.email).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(remove(&world, &jo, &al.user).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(members(&world, &jo).await, [(jo.email.clone(), "owner".to_owned())]);
@@ -286,7 +286,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
     world.is_shut_out(&al).await;
-    // Of two concurrent calls to leave, the second one no longer finds the member.
+    // If a member calls `leave` twice at once, the second call no longer finds the member.
     let bo = world.member(&jo, "bo@example.com", "member").await;
     let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
     let mut statuses = [one.status, two.status];
@@ -294,7 +294,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     assert!(matches!(statuses, [200, 401 | 404]), "{statuses:?}");
 }
 
-/// The owners in each pair or ring make concurrent calls that together would leave no owner.
+/// The owners in each pair or ring make concurrent calls that would leave no owner if all of them succeeded.
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_who_remove_each_other_or_leave_keep_one_owner() {
     let world = World::start().await;

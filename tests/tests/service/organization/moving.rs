@@ -12,7 +12,7 @@ use tests::{
 use tokio::task::block_in_place;
 
 const ACCEPT: &str = "organization/accept-invitation";
-/// A race is repeated this many times.
+/// The number of times that each race is repeated.
 const ROUNDS: usize = 6;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -36,14 +36,14 @@ async fn accept_and_delete(world: &World, who: &Tenant, id: &str) -> Answer {
     world.cli(&who.cookie, ACCEPT, json!({"invitationId": id, "deleteOrganization": true})).await
 }
 
-/// The id of a session's organization.
+/// The id of the organization that a session belongs to.
 async fn organization(world: &World, cookie: &str) -> String {
     let listed = world.cli_get(cookie, "organization/list").await;
     assert_eq!(listed.status, 200, "{listed:?}");
     listed.body[0]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The members' addresses, with a star for owners.
+/// The addresses of the members, with a star before those of owners.
 async fn members(world: &World, cookie: &str) -> Vec<String> {
     let listed = world.cli_get(cookie, "organization/list-members").await;
     let members = listed.body["members"].as_array().expect("members").clone();
@@ -54,7 +54,7 @@ async fn members(world: &World, cookie: &str) -> Vec<String> {
     members.iter().map(shown).collect()
 }
 
-/// The joined users in an organization's item.
+/// The users who joined, according to an organization's item.
 async fn joined(world: &World, organization: &str) -> Vec<String> {
     let items = world.items("organizations").await;
     let key = format!("org#{organization}");
@@ -105,7 +105,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
         "user": {"id": bo.user, "name": "Al", "email": "bo@example.com"},
     });
     assert_eq!(accepted.body, json!({"invitation": with(json!({"status": "accepted"})), "member": member}));
-    // The sessions continue in the other organization, and the key has ended.
+    // The sessions continue in the other organization, but the key no longer works.
     for cookie in [&bo.cookie, &second] {
         assert_eq!(organization(&world, cookie).await, acme.id);
         assert_eq!(world.cli_get(cookie, "organization/get-active-member").await.body, member);
@@ -140,7 +140,7 @@ async fn keys_stay_ended_when_their_user_returns() {
     let kept = world.items("api-keys").await;
     let there = invitation(&world, &acme, &bo.email).await;
     assert_eq!(accept(&world, &bo, &there).await.status, 200);
-    // The key still exists: its deletion failed, or a concurrent call had just issued it.
+    // The key still exists, because its deletion failed or a concurrent call had just issued it.
     for item in kept {
         world.put("api-keys", item).await;
     }
@@ -180,13 +180,13 @@ async fn the_last_member_moves_only_with_consent_to_the_deletion() {
     assert_eq!(organization(&world, &other.cookie).await, acme.id);
     assert!(!world.key_works(&other.key).await);
     assert!(world.stored_endpoints().list(&other.id.parse().expect("an id")).await.expect("a list").is_empty());
-    // The slug is available, and invitations to the deleted organization are void.
+    // The slug is available, and invitations to the deleted organization are invalid.
     let fields = json!({"invitationId": pending, "tenantSlug": "other", "name": "Cy", "password": PASSWORD});
     assert_eq!(world.rpc("", "auth/acceptInviteAndSignup", fields).await.status, 404);
     let mut founder = World::sign_up_fields("other");
     founder["email"] = json!("new@example.com");
     world.rpc("", "auth/signupAndCreateOrg", founder).await.ok();
-    // The purge deletes the rest.
+    // The purge deletes the remaining data.
     for _ in 0..2 {
         let time = Timestamp::now().after(Duration::from_secs(180));
         world.stack.invoke("accounts-purge", json!({"time": time})).await.expect("a pass");
@@ -232,7 +232,7 @@ async fn only_a_verified_session_of_the_recipient_may_answer() {
         assert_eq!(refused.refused(), (403, "YOU_ARE_NOT_THE_RECIPIENT_OF_THE_INVITATION"));
         assert!(!refused.body.to_string().contains(&other.email), "{refused:?}");
     }
-    // No session, or a key only.
+    // A call without a session, or with only a key.
     for (name, value) in [("x-api-key", &other.key), ("x-none", &other.key)] {
         let post = |route: &str| world.http.post(world.url(&format!("/api/auth/{route}"))).header(name, value);
         for answer in [
@@ -260,7 +260,7 @@ async fn only_a_verified_session_of_the_recipient_may_answer() {
     ] {
         assert_eq!(refused.refused(), (403, "EMAIL_NOT_VERIFIED"));
     }
-    // The address cannot be given as a parameter.
+    // The address cannot be passed as a parameter.
     let listed =
         world.cli_get(&third.cookie, &format!("organization/list-user-invitations?email={}", other.email)).await;
     assert_eq!(listed.refused(), (400, "BAD_REQUEST"));
@@ -448,7 +448,7 @@ async fn a_concurrent_cancellation_or_rejection_excludes_the_move() {
     }
 }
 
-/// The organization to join is deleted with its last member, or the organization to leave gets another member.
+/// Either the organization to join is deleted with its last member, or the organization to leave gets another member.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_account_moves_to_a_deleted_organization() {
     let world = World::start().await;
@@ -457,7 +457,7 @@ async fn no_account_moves_to_a_deleted_organization() {
         let target = world.tenant(&format!("target{round}")).await;
         let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
         let id = invitation(&world, &target, &bo.email).await;
-        // The last member deletes the account, or also moves.
+        // The last member deletes their account, or also moves.
         let away = invitation(&world, &safe, &target.email).await;
         let ends = async {
             if round % 2 == 0 {
@@ -502,7 +502,7 @@ async fn a_demotion_during_a_move_leaves_an_owner() {
     }
 }
 
-/// An intruder who moves the account cannot keep the owner of the mailbox from resetting the password.
+/// An intruder who moves the account cannot prevent the owner of the mailbox from resetting the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_voids_no_link_that_resets_the_password() {
     let world = World::start().await;
@@ -520,7 +520,7 @@ async fn a_move_voids_no_link_that_resets_the_password() {
     assert_eq!(accept(&world, &bo, &id).await.status, 200);
     assert_eq!(reset(&used).await.status, 200);
     assert!(!world.is_signed_in(&bo.cookie).await);
-    // Links from before the reset stay void after another move.
+    // Links from before the reset remain invalid after another move.
     let cookie = world.signed_in(&bo.email, "a new long password").await;
     let id = invitation(&world, &other, &bo.email).await;
     assert_eq!(accept(&world, &Tenant { cookie, ..bo.clone() }, &id).await.status, 200);
@@ -564,7 +564,7 @@ async fn a_move_during_a_reset_does_not_stop_it() {
     assert_eq!((moved.status, reset.status), (200, 200), "{reset:?}");
     assert!(!world.is_signed_in(&bo.cookie).await);
     let entry = &world.rpc_by_session(&acme.cookie, "audit/list", json!({"action": "password.reset"})).await;
-    assert_eq!(entry.ok()["entries"][0]["target"]["id"], json!(bo.user), "it is in the log of the new organization");
+    assert_eq!(entry.ok()["entries"][0]["target"]["id"], json!(bo.user), "it is in the new organization's log");
 }
 
 /// A user can be invited twice before they join.

@@ -41,7 +41,7 @@ async fn read(world: &World, who: &Tenant) -> Value {
     by_key(world, who, json!({})).await.ok().clone()
 }
 
-/// The emails about changes, oldest first: the recipient, and whether the email is the one to the new address.
+/// The emails about changes, oldest first: the recipient of each, and whether it is the one for the new address.
 async fn notified(world: &World) -> Vec<(String, bool)> {
     let mails = world.mails().await.into_iter().filter(|mail| mail["subject"] == SUBJECT);
     let notified = mails.map(|mail| {
@@ -105,7 +105,7 @@ async fn an_owner_changes_given_settings_by_session_and_by_key() {
     assert_eq!(read(&world, &owner).await, settings(FIRST, true));
     let stored = organizations(&world).await;
     assert_eq!(stored[0]["disable_job_failure_notifications"], AttributeValue::Bool(true));
-    assert_eq!(stored[0]["name"], AttributeValue::S("Doe & Co".to_owned()), "nothing else has changed");
+    assert_eq!(stored[0]["name"], AttributeValue::S("Doe & Co".to_owned()), "no other attribute has changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,7 +255,7 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
     by_key(&world, &owner, same).await.ok();
     assert_eq!(by_key(&world, &owner, other.clone()).await.status, 500);
     assert_eq!(read(&world, &owner).await, settings(FIRST, false));
-    assert!(notified(&world).await.is_empty(), "no email is sent about a refused change");
+    assert!(notified(&world).await.is_empty(), "no email is sent about a rejected change");
     fails.off();
     assert_eq!(*by_key(&world, &owner, other).await.ok(), settings("alerts@example.com", true));
     assert_eq!(notified(&world).await.len(), 2);
@@ -316,10 +316,10 @@ async fn concurrent_changes_of_different_settings_both_take_effect() {
     }
 }
 
-/// The caller has moved or was deleted together with the organization. A repeated call reports this.
+/// The caller has moved, or was deleted together with the organization. If the call is repeated, its error says so.
 const BUSY: (u16, &str, &str) = (503, "SERVICE_UNAVAILABLE", "");
 
-/// A process may have read the organization just before its deletion.
+/// A process may have read the organization just before it was deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_stays_deleted() {
     let outdated = Arc::<Mutex<Option<Value>>>::default();
@@ -327,7 +327,7 @@ async fn a_deleted_organization_stays_deleted() {
     let world = World::answering(&[], move |call| {
         let mut outdated = read.lock().expect("no panic");
         let is_ours = call.function == "tenant-settings";
-        // Once a write is rejected, the next read is current.
+        // After a write is rejected, the next read returns the current data.
         if is_ours && call.operation == "TransactWriteItems" {
             *outdated = None;
         }
@@ -355,7 +355,7 @@ async fn a_deleted_organization_stays_deleted() {
     let marked = organizations(&world).await.remove(0);
     assert_eq!(marked["debug_notification_email"], AttributeValue::S(FIRST.to_owned()));
     assert!(marked.contains_key("deleted_at") && !marked.contains_key("disable_job_failure_notifications"));
-    // After the purge, the item does not return.
+    // A change after the purge does not create the item again.
     let purge = world.stack.dynamodb_client().delete_item().table_name("organizations");
     purge.key("pk", stored["pk"].clone()).send().await.expect("the deletion succeeds");
     *outdated.lock().expect("no panic") = Some(texts);

@@ -7,7 +7,7 @@ use tests::{
     world::{BROWSER, cookie, link, people::PASSWORD, set_cookie},
 };
 
-/// Routes that a session without a required second factor can call.
+/// Routes that a session can call while it lacks a required second factor.
 const OPEN: [&str; 11] = [
     "GET /api/auth/get-session",
     "POST /api/auth/two-factor/enable",
@@ -63,7 +63,7 @@ async fn a_required_factor_restricts_sessions_begun_before() {
     // The member can see their own account and set up a second factor.
     assert_eq!(world.is_protected(&member.cookie).await, false);
     let enrolled = world.cli(&member.cookie, "two-factor/enable", json!({"password": PASSWORD})).await;
-    assert!(is_restricted(&world, &member.cookie).await, "an enabling that is not finished does not count");
+    assert!(is_restricted(&world, &member.cookie).await, "a setup that is not finished does not count");
     let app = Authenticator::new(text(&enrolled.body["totpURI"]));
     let session = set_cookie(&world.enter_code(&member.cookie, &app.code(0)).await, "session_token");
     assert!(!is_restricted(&world, &session).await);
@@ -112,7 +112,7 @@ async fn every_other_route_refuses_a_restricted_session() {
     for name in &OPEN[..1] {
         assert_eq!(world.cli_get(&member.cookie, name.rsplit('/').next().expect("a route")).await.status, 200);
     }
-    // It can sign out, but cannot approve a client.
+    // A restricted session can sign out, but cannot approve a client.
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     let form = [
         ("action", "approve"),
@@ -170,13 +170,13 @@ async fn members_who_join_later_are_restricted() {
     let accept = json!({"invitationId": id, "deleteOrganization": true});
     assert_eq!(world.cli(&mover.cookie, "organization/accept-invitation", accept).await.status, 200);
     assert!(is_restricted(&world, &mover.cookie).await);
-    // All of them are unrestricted once it is optional again.
+    // All sessions are unrestricted once the second factor is optional again.
     require(&world, &owner.cookie, false).await.ok();
     assert!(!is_restricted(&world, &mover.cookie).await && !is_restricted(&world, &member.cookie).await);
     assert_eq!(world.rpc_by_session(&cookie(&joined), "auth/status", json!({})).await.status, 200);
 }
 
-/// The second factor requires a verified address, so the address comes first.
+/// The second factor requires a verified address, so the address has to be verified first.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_member_verifies_and_sets_up_a_factor() {
     let world = World::start().await;

@@ -35,7 +35,7 @@ async fn the_account_page_shows_the_user_and_the_verification() {
     assert_eq!(world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await.status, 200);
     let page = open(&world, &cookie, PAGE).await;
     assert!(page.page().contains("✓ Confirmed") && !page.page().contains("Resend confirmation email"));
-    // The form of a page that was opened earlier.
+    // This form is from a page that was opened earlier.
     assert_eq!(location(&submit(&world, &cookie, PAGE, &again).await), "/console/account?did=confirmed");
     assert_eq!(world.mails().await.len(), 2);
 }
@@ -91,7 +91,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     for typed in ["wrong horse", NEW, PASSWORD] {
         assert!(!wrong.page().contains(typed) && !short.page().contains(typed));
     }
-    // The tries share the limit with API calls and other forms.
+    // Attempts with this form share the limit with API calls and other forms.
     for round in 0..9 {
         let status = match round % 3 {
             0 => change("wrong horse", NEW).await.status,
@@ -161,7 +161,7 @@ async fn leaving_the_organization_needs_a_checkbox() {
     assert!(follow(&world, "session_token=", &left).await.page().contains("Your account has been deleted."));
     world.is_shut_out(&member).await;
 
-    // The only member can delete the organization. The form of an earlier page still tries to leave it.
+    // The only member can delete the organization. A form from a page opened earlier still tries to leave it.
     let page = open(&world, &owner.cookie, PAGE).await;
     assert!(!page.page().contains("Leave organization") && page.page().contains("You are the only member"));
     let form = [("action", "leave"), SURE].map(|(name, value)| (name.to_owned(), value.to_owned()));

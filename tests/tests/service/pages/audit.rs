@@ -7,7 +7,7 @@ use super::{SCRIPT, harmless, open};
 
 const PAGE: &str = "/console/audit";
 
-/// The address in the link with this text.
+/// The target of the link with this text.
 fn link(page: &str, text: &str) -> Option<String> {
     let (before, _) = page.split_once(&format!("\">{text}</a>"))?;
     let (_, address) = before.rsplit_once("href=\"")?;
@@ -59,7 +59,7 @@ async fn changes_and_sign_ins_are_described_without_ids() {
     for text in ["active", "true", "Enabled", "kind: ", "debug_notification_email", "_"] {
         assert!(!says.contains(text), "{text}: {says}");
     }
-    // The entry of a sign-in names the device, not the id of the session.
+    // The entry for a sign-in names the device instead of the session's id.
     let (_, sign_in) = says.split_once("Signed in").expect("a sign-in");
     let sign_in = sign_in.split("just now").next().unwrap_or_default();
     assert_eq!(sign_in.matches('-').count(), 0, "{sign_in}");

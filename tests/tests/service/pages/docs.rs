@@ -7,7 +7,7 @@ use tests::{World, world::BROWSER};
 
 use super::{location, open};
 
-/// The guides of the index.
+/// The guides that the index lists.
 const GUIDES: [&str; 2] = ["receiving", "job-events"];
 
 /// The calls that the index links to.
@@ -34,7 +34,7 @@ async fn the_index_links_to_a_page_of_every_call() {
         let page = world.open(&world.url(&format!("/docs/{call}"))).await;
         assert_eq!(page.status, 200, "{call}");
         for part in ["<h2>Fields</h2>", "<h2>Response</h2>", "<h2>Errors</h2>", "curl http://127.0.0.1:"] {
-            assert!(page.page().contains(part), "{call}: {part} is missing in {}", page.page());
+            assert!(page.page().contains(part), "{call}: {part} is missing from {}", page.page());
         }
         assert!(!page.page().contains('`') && !page.page().contains("$ref"), "{call}: {}", page.page());
     }
@@ -82,7 +82,7 @@ async fn the_guide_for_receivers_has_the_text_of_its_source() {
     let page = world.open(&world.url("/docs/receiving")).await;
     let source = include_str!("../../../../docs/receiving.md");
     for part in ["x-webhook-signature", "hmac.compare_digest(one, expected)", "After a failure", "Slow receivers"] {
-        assert!(source.contains(part) && page.page().contains(part), "{part} is missing in {}", page.page());
+        assert!(source.contains(part) && page.page().contains(part), "{part} is missing from {}", page.page());
     }
     assert!(page.page().contains("<h1>Receiving webhooks</h1>") && page.page().contains("<h2 id=\"verify-it\">"));
 }
@@ -140,7 +140,7 @@ async fn the_page_of_a_call_has_its_fields_errors_and_example() {
         "<dt>409</dt>",
         "/v1/webhooks/create \\\n  -H &quot;x-api-key: $KEY&quot; \\\n  -d '{",
     ] {
-        assert!(page.page().contains(part), "{part} is missing in {}", page.page());
+        assert!(page.page().contains(part), "{part} is missing from {}", page.page());
     }
     let (request, response) = page.page().split_once("aria-label=\"Response\"").expect("two examples");
     let (_, request) = request.split_once("aria-label=\"Request\"").expect("a request");

@@ -1,4 +1,4 @@
-//! Rules for all pages.
+//! Rules that apply to all pages.
 
 use serde_json::json;
 use tests::{Answer, World, world::BROWSER};
@@ -30,7 +30,7 @@ const CONSOLE: [&str; 9] = [
     "/console/two-factor",
 ];
 
-/// All pages for an owner.
+/// All pages that an owner can open.
 async fn every_page(world: &World) -> Vec<(&'static str, Answer)> {
     let (cookie, mut pages) = (world.tenant("acme").await.cookie, Vec::new());
     for path in PAGES {
@@ -64,8 +64,8 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     }
 }
 
-/// After a visit over TLS, a browser never uses plain http. The local service has no TLS, so it must not send the
-/// header.
+/// With this header, a browser that has visited over TLS never uses plain HTTP again. The local service does not use
+/// TLS, so it must not send the header.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_requires_tls_if_the_base_url_is_https() {
     for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {
@@ -82,7 +82,7 @@ async fn a_page_requires_tls_if_the_base_url_is_https() {
     }
 }
 
-/// Browsers compare the hash with that of the exact text between the tags.
+/// Browsers hash the exact text between the tags, and compare the result with this hash.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
     use base64::{Engine, engine::general_purpose::STANDARD};
@@ -96,7 +96,7 @@ async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
     assert!(policy.contains(&format!("style-src 'sha256-{}';", STANDARD.encode(Sha256::digest(style)))), "{policy}");
 }
 
-/// For keyboards and screen readers: a language, one heading, the viewport of a phone, and a label for each field.
+/// Accessibility: each page has a language, one heading, a viewport for phones, and a label for each field.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_one_heading_and_every_field_has_a_label() {
     let world = World::start().await;

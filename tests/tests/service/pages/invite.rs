@@ -1,4 +1,4 @@
-//! The page behind the link in an invitation email.
+//! The page that the link in an invitation email opens.
 
 use serde_json::json;
 use tests::{
@@ -15,7 +15,7 @@ async fn invite(world: &World, by: &Tenant) -> String {
     link(&world.mail_to("al@example.com").await)
 }
 
-/// Fills in the form behind the link like a browser.
+/// Fills in the form on the page that the link opens, like a browser.
 async fn accept(world: &World, link: &str, name: &str, password: &str) -> Answer {
     let page = world.send(world.http.get(link)).await;
     let mut fields = hidden_fields(page.page());
@@ -39,7 +39,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
         // The page does not show client commands, because commands change.
         assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
-    assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
+    assert_eq!(world.items("users").await.len(), 2, "opening the link changes nothing");
 
     let before = world.mails().await.len();
     let joined = accept(&world, &link, "Al", PASSWORD).await;
@@ -48,7 +48,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
     let session = world.session(cookie).await.body;
     assert_eq!((&session["user"]["name"], &session["user"]["emailVerified"]), (&json!("Al"), &json!(true)));
     assert_eq!(world.cli_get(cookie, "organization/list").await.body[0]["id"], json!(tenant.id));
-    assert_eq!(world.mails().await.len(), before, "the link has proved the address");
+    assert_eq!(world.mails().await.len(), before, "the link proves the address, so no confirmation email is sent");
     assert_eq!(world.tokens("email_verification").await.len(), 0);
 
     for again in [world.send(world.http.get(&link)).await, accept(&world, &link, "Al", PASSWORD).await] {
@@ -149,7 +149,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         assert_eq!(super::location(&joined), "/console/welcome", "{token}");
         assert_eq!(world.session(&super::set(&joined)).await.body["user"]["emailVerified"], false, "{token}");
         assert_eq!(world.mail_to(&email).await["subject"], "Webhooks: Confirm your email address");
-        // The page does not accept a different address, because the visitor may be a person who only knows the id.
+        // The page does not accept a different address, because visitors who only know the id can open it, too.
         let page = super::follow(&world, &super::set(&joined), &joined).await;
         assert!(page.page().contains("Ask the person who invited you") && !page.page().contains("Change address"));
         let replace = [("action", "replace"), ("email", "thief@example.com")]

@@ -23,7 +23,7 @@ fn shown(page: &Answer) -> String {
     key.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// A user's keys in the API's list.
+/// The keys that the API lists for a user.
 async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
     world.cli_get(&who.cookie, "api-key/list").await.body.as_array().expect("a list").clone()
 }
@@ -70,12 +70,12 @@ async fn a_reload_of_the_key_page_does_not_issue_another_key() {
         assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no new key was created"));
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
-    // The same after the key is deleted.
+    // The form is still recognized after the key is deleted.
     let page = open(&world, &tenant.cookie, PAGE).await;
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
     assert_eq!(location(&deleted), "/console/keys?did=deleted");
     assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &sent).await), "/console/keys?did=known");
-    // A page that is opened again has a new form.
+    // Opening the page again provides a new form.
     shown(&submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "never").await).await);
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
 }
@@ -137,7 +137,7 @@ async fn mistakes_return_the_form_with_its_input() {
         assert_eq!(refused.status, 400, "{expires}");
         assert!(refused.page().contains("id=\"issue-expires-error\">Choose one of the options."), "{expires}");
     }
-    // Requests that browsers do not send.
+    // Browsers never send requests like these.
     for (fields, status) in
         [(vec![], 404), (vec![("action", "x")], 404), (vec![("action", "delete"), ("keyId", "x")], 400)]
     {

@@ -40,7 +40,7 @@ async fn an_owner_changes_settings_and_both_addresses_get_an_email() {
     let mut notified: Vec<_> = world.mails().await[before..].iter().map(|mail| mail["to"][0].to_string()).collect();
     notified.sort();
     assert_eq!(notified, ["\"alerts@example.com\"", "\"ops@example.com\""]);
-    // Nothing changes, and no email is sent.
+    // Saving the same values changes nothing and sends no email.
     assert_eq!(save(&world, &owner, "alerts@example.com", "off").await.status, 303);
     assert_eq!(save(&world, &owner, "alerts@example.com", "on").await.status, 303);
     assert_eq!(world.mails().await.len(), before + 2);
@@ -105,5 +105,5 @@ async fn an_unverified_user_is_sent_to_the_welcome_page() {
     let form = [("action", "save"), ("debugNotificationEmail", "a@example.com"), ("jobFailureMails", "on")];
     let request = world.http.post(world.url(PAGE)).header("accept", BROWSER).header("origin", world.stack.api());
     assert_eq!(location(&world.send(request.header("cookie", &cookie).form(&form)).await), "/console/welcome");
-    assert_eq!(world.mails().await.len(), 1, "that of the sign-up");
+    assert_eq!(world.mails().await.len(), 1, "the only email is the one from the sign-up");
 }

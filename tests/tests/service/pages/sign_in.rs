@@ -1,4 +1,4 @@
-//! The page `/signin`, with a browser's requests without scripts.
+//! The page `/signin`, as a browser without scripts uses it.
 
 use serde_json::{Value, json};
 use tests::{
@@ -89,7 +89,7 @@ async fn wrong_credentials_return_the_same_form_for_any_address() {
     }
     pages.dedup();
     assert_eq!(pages.len(), 1);
-    // Requests that browsers do not send.
+    // Browsers never send requests like these.
     for fields in [vec![], vec![("action".to_owned(), "x".to_owned())]] {
         assert_eq!(post(&world, "", &fields).await.status, 401);
     }
@@ -168,7 +168,7 @@ async fn signing_in_returns_to_the_requested_page() {
         let back = format!("name=\"next\" value=\"{}\"", path.split('?').next().unwrap_or_default());
         assert!(form.status == 401 && form.page().contains(&back), "{}", form.page());
     }
-    // The same with a sign-up.
+    // The same applies to a sign-up.
     let page = get(&world, "", "?next=%2Fconsole%2Fkeys").await;
     let link = page.page().split("<a href=\"").find(|link| link.contains("mode=signup")).expect("a link");
     let query = link.split('"').next().expect("an address").replace("&amp;", "&");
@@ -251,7 +251,7 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
     let world = World::start().await;
     world.sign_up("taken").await;
     let page = get(&world, "", "?mode=signup&cliLoginId=x").await;
-    assert_eq!(page.status, 404, "of a request that does not exist");
+    assert_eq!(page.status, 404, "the request does not exist");
     let page = get(&world, "", "?mode=signup").await;
     let typed = [
         ("name", SCRIPT),
@@ -280,7 +280,7 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
         assert!(described.is_some_and(|ids| ids.split(' ').any(|id| id == format!("{field}-error"))), "{field}");
         assert!(input.contains("aria-invalid=\"true\""));
     }
-    assert_eq!(says.matches("aria-invalid").count(), 4 + 1, "and in the style: {says}");
+    assert_eq!(says.matches("aria-invalid").count(), 4 + 1, "four fields, and once in the style: {says}");
 
     for (slug, email, status, says) in [
         ("taken", EMAIL, 409, "The organization slug &quot;taken&quot; is already taken."),
@@ -294,8 +294,8 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
     assert_eq!(world.items("users").await.len(), 2, "a user, and the guard of their email");
 }
 
-/// Otherwise, another site's page could sign a visitor in to the account of the site's owner, or approve a request in
-/// the visitor's name.
+/// Otherwise, a page on another site could sign a visitor in to an account that belongs to the site's owner, or approve
+/// a request in the visitor's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_of_another_site_does_nothing() {
     let world = World::start().await;
@@ -346,7 +346,7 @@ async fn a_client_is_approved_only_by_a_button() {
     assert!(says.contains("<dd>evil/1 &quot;&gt;&lt;script&gt;") && says.contains("<dd>127.0.0.1</dd>"), "{says}");
     assert!(says.contains("Approve only if you just started this sign-in yourself."));
     let code = api::auth::comparison_code(&login["requestId"].as_str().expect("an id").into());
-    assert!(says.contains(&format!("<dt>Code</dt><dd>{code}</dd>")), "{code} is missing in {says}");
+    assert!(says.contains(&format!("<dt>Code</dt><dd>{code}</dd>")), "{code} is missing from {says}");
     assert!(
         says.contains("If someone else sent you this link, approving the request gives them access to your account.")
     );
@@ -374,7 +374,7 @@ async fn a_client_is_approved_only_by_a_button() {
     }
     assert_eq!(poll(&world, &login).await, "approved");
     for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
-        assert_eq!(gone.status, 404, "the session was fetched");
+        assert_eq!(gone.status, 404, "the session was already fetched");
         assert!(gone.page().contains("This sign-in request is not valid"));
     }
 }
@@ -430,13 +430,13 @@ async fn an_approval_before_verification_sends_a_fresh_link() {
     let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;
     assert!(approved.page().contains("We sent an email to <strong>jo@acme.example.com</strong>"), "{approved:?}");
     assert_eq!((mails(&world).await, poll(&world, &login).await), (before + 1, "pending".to_owned()));
-    // The email may be lost.
+    // The first email may have been lost.
     let again = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
     assert_eq!((again.status, mails(&world).await), (200, before + 2));
     assert!(again.page().contains("the command-line client continues automatically"));
     assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
     assert_eq!(poll(&world, &login).await, "approved");
-    // Now there is nothing to send.
+    // Now that the client is signed in, there is no link to send.
     let confirmed = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
     assert_eq!(
         (confirmed.status, mails(&world).await),
@@ -471,7 +471,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
     assert_eq!(poll(&world, &login).await, "approved");
     // A visitor without a session gets the form to sign in, and no email is sent.
     assert!(post(&world, "", &resend).await.page().contains("<h1>Sign in</h1>"));
-    assert_eq!(mails(&world).await, before + 6, "and an email about the signed-in client");
+    assert_eq!(mails(&world).await, before + 6, "six emails, one of them about the signed-in client");
 }
 
 #[tokio::test(flavor = "multi_thread")]

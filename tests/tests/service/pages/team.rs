@@ -34,7 +34,7 @@ async fn owners_change_roles_and_remove_members() {
     let page = open(&world, &owner.cookie, PAGE).await;
     let says = harmless(&page);
     assert!(says.contains("al@example.com") && says.contains("★ Owner") && says.contains("○ Member"), "{says}");
-    assert!(!says.contains("Remove member: jo@acme.example.com"), "the button to leave is on another page");
+    assert!(!says.contains("Remove member: jo@acme.example.com"), "the button for leaving is on another page");
 
     let changed = press(&world, &owner, "Change role: al@example.com", &[]).await;
     assert_eq!(location(&changed), "/console/team?did=role");
@@ -186,7 +186,7 @@ async fn an_unverified_owner_sees_the_team_and_the_next_step() {
     let refused = submit(&world, &cookie, PAGE, &fields.map(|(name, value)| (name.to_owned(), value.to_owned()))).await;
     assert_eq!(refused.status, 403);
     assert!(refused.page().contains("Verify your email address first."));
-    assert_eq!(world.mails().await.len(), 1, "that of the sign-up");
+    assert_eq!(world.mails().await.len(), 1, "the only email is the one from the sign-up");
 }
 
 #[tokio::test(flavor = "multi_thread")]

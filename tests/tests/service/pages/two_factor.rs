@@ -54,7 +54,7 @@ async fn a_second_factor_is_set_up_and_disabled() {
     assert_eq!(world.is_protected(&jo.cookie).await, true);
     let page = open(&world, &jo.cookie, PAGE).await;
     assert!(page.page().contains("10 of 10 backup codes are left."), "{page:?}");
-    assert!(codes.iter().all(|code| !page.page().contains(code)), "they are shown once");
+    assert!(codes.iter().all(|code| !page.page().contains(code)), "codes are shown only once");
     let account = open(&world, &jo.cookie, "/console/account").await;
     assert!(account.page().contains(&format!("href=\"{PAGE}\"")) && account.page().contains("✓ Enabled"));
     let renewed = filled(&page, "Replace backup codes", &[("password", PASSWORD)]);
@@ -137,7 +137,7 @@ async fn an_owner_requires_a_second_factor_on_the_settings_page() {
     }
     let page = open(&world, &member.cookie, PAGE).await;
     assert!(page.page().contains("Your organization requires two-factor authentication."), "{page:?}");
-    assert!(!page.page().contains("<nav"), "its links would lead back here");
+    assert!(!page.page().contains("<nav"), "links in the navigation would lead back here");
     let out = submit(&world, &member.cookie, "/signin", &filled(&page, "Sign out", &[])).await;
     assert_eq!(out.status, 303);
     assert!(!world.is_signed_in(&member.cookie).await);

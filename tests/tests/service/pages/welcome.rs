@@ -93,10 +93,10 @@ async fn a_wrong_address_is_replaced_once_the_right_one_is_confirmed() {
     assert_eq!(location(&sent), "/console/welcome?did=replaced");
     let page = follow(&world, &cookie, &sent).await;
     for says in ["Email sent to the new address.", "We sent a link to <strong>right@example.com</strong>.", old] {
-        assert!(page.page().contains(says), "{says} is missing in {}", page.page());
+        assert!(page.page().contains(says), "{says} is missing from {}", page.page());
     }
-    assert_eq!(world.confirm(&wrong).await.status, 400, "the link to the old address is void");
-    assert_eq!(world.session(&cookie).await.body["user"]["email"], old, "until the new one is confirmed");
+    assert_eq!(world.confirm(&wrong).await.status, 400, "the link sent to the old address is invalid");
+    assert_eq!(world.session(&cookie).await.body["user"]["email"], old, "the new address is not confirmed yet");
     assert_eq!(world.sign_in(new, PASSWORD).await.status, 401);
 
     let resent = submit(&world, &cookie, PAGE, &filled(&page, "Resend confirmation email", &[])).await;
@@ -106,7 +106,7 @@ async fn a_wrong_address_is_replaced_once_the_right_one_is_confirmed() {
     assert_eq!((&user["email"], &user["emailVerified"]), (&json!(new), &json!(true)));
     assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
     let settings = world.rpc_by_session(&cookie, "tenant/settings", json!({})).await.ok().clone();
-    assert_eq!(settings["debug_notification_email"], new, "the address was both");
+    assert_eq!(settings["debug_notification_email"], new, "the account's address was also the notification address");
     // The old address is available.
     let mut other = World::sign_up_fields("other");
     other["email"] = json!(old);

@@ -1,4 +1,4 @@
-//! The responses of `get-session`.
+//! The responses from `get-session`.
 
 use serde_json::{Value, json};
 use tests::{World, world::cookie};

@@ -32,7 +32,7 @@ async fn revoke_others(world: &World, cookie: &str) -> Answer {
     world.cli(cookie, "revoke-other-sessions", json!({})).await
 }
 
-/// The beginning of this day, as in responses.
+/// The beginning of the current day, in the format of responses.
 fn today() -> Value {
     json!(format!("{}T00:00:00.000Z", &common::timestamp::Timestamp::now().to_string()[..10]))
 }
@@ -114,7 +114,7 @@ async fn a_revoked_session_ends_at_once() {
     for bad in [json!("x"), json!(7), Value::Null] {
         assert_eq!(revoke(&world, &tenant.cookie, &bad).await.status, 400, "{bad}");
     }
-    // The current session, too.
+    // The current session can also be revoked.
     let id = world.session(&tenant.cookie).await.body["session"]["id"].clone();
     assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 200);
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.status, 401);
@@ -195,7 +195,7 @@ async fn only_a_session_sees_and_ends_sessions() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
 }
 
-/// The call is one transaction, so after a crash, either all sessions or only the current one remain.
+/// The call is a single transaction, so after a crash, either all sessions remain or only the current one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn ending_the_others_is_atomic() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

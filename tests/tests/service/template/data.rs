@@ -37,8 +37,8 @@ fn tables_are_protected_from_deletion_and_encrypted() {
     }
 }
 
-/// An index with other attributes would make every change to a delivery or a session more expensive, and contain
-/// password hashes.
+/// An index that contained more attributes would make every change to a delivery or a session more expensive, and would
+/// include password hashes.
 #[test]
 fn the_indexes_of_deliveries_and_of_people_have_only_keys() {
     let template = template(&LEAST);
@@ -62,8 +62,8 @@ fn queues_are_encrypted_and_survive_the_stack() {
     }
 }
 
-/// Lambda's recommendation: a message must not be redelivered while the function may still be processing it, even if
-/// Lambda had to wait before invoking it.
+/// Lambda recommends this timeout: a message must not be redelivered while the function may still be processing it,
+/// even if Lambda had to wait before the invocation.
 #[test]
 fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
     let template = template(&LEAST);

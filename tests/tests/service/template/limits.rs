@@ -17,7 +17,7 @@ const TEMPLATE_BYTES: usize = 1_000_000;
 const POLICY_BYTES: usize = 20_480;
 const ROUTES: usize = 300;
 
-/// A statement in a function's policy, without the method and the path. The names are from docs/deploying.md.
+/// A statement in a function's policy, without the method and the path. The names come from docs/deploying.md.
 const STATEMENT: &str = concat!(
     r#"{"Sid":"webhooks-FunctionPermission-AbCdEfGhIjKl","Effect":"Allow","Principal":{"Service":"apigateway.amazonaws.com"},"#,
     r#""Action":"lambda:InvokeFunction","Resource":"arn:aws:lambda:ap-southeast-1:123456789012:function:webhooks-","#,

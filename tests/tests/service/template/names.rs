@@ -55,7 +55,7 @@ fn every_crate_is_a_function_and_has_its_sample_event() {
     assert_eq!(events, crates.iter().map(|name| format!("{name}.json")).collect());
 }
 
-/// The template maps a function's routes one by one, or all routes below a path.
+/// For each function, the template maps either individual routes, or all routes below a path.
 #[test]
 fn every_route_is_mapped_to_its_function() {
     let template = template(&LEAST);

@@ -250,7 +250,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
     large_held_deliveries_are_resent(world).await;
     a_slow_receiver_asks_for_an_hour(world).await;
-    // The partition of the endpoint is throttled. A random eighth of the deliveries stays in this partition anyway.
+    // The partition of the endpoint is throttled. A random eighth of the deliveries still goes to this partition.
     throttles.on();
     for job in 0..10 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -285,7 +285,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// One receiver answers a POST with a 410, and another answers a delivery with one that a client then settles.
+/// One receiver responds to a POST with 410, and so does another to a delivery that a client then settles.
 async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &tests::Tenant) {
     let tenant = world.tenant("gone").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
@@ -300,8 +300,8 @@ async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &
     world.rpc(&owner.key, "audit/list", json!({})).await.ok();
 }
 
-/// The receiver has not answered for so long that the delivery's wait exceeds a message's longest delay, so the next
-/// sweep wakes the delivery.
+/// The receiver has been silent for so long that the delivery has to wait longer than a message can be delayed, so the
+/// next sweep wakes the delivery.
 async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let tenant = world.tenant("hangs").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
@@ -318,7 +318,7 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// The payloads are too large for their deliveries' rows, so they are stored separately.
+/// The payloads are too large for the rows of their deliveries, so they are stored separately.
 async fn large_held_deliveries_are_resent(world: &World) {
     let tenant = world.tenant("held").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
@@ -369,7 +369,7 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     world.stack.invoke("accounts-bounces", bounced).await.expect("the address is stored");
 }
 
-/// These calls identify the caller first, too, and a key is not sufficient.
+/// These calls also identify the caller first, but do not accept a key.
 async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     for route in ["auth/cliLoginApprove", "auth/status"] {
@@ -400,7 +400,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     }
 }
 
-/// Uses the pages about accounts.
+/// Uses the account pages.
 async fn the_pages_are_used(world: &World) {
     let tenant = world.tenant("pages").await;
     let form = |path: &str, fields: Value| world.send(world.http.post(world.url(path)).form(&fields));
@@ -481,7 +481,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.poll("deliveries").await;
 }
 
-/// A delivery of a pull endpoint is received, fails once, and is then delivered. Its payload is too large to be kept.
+/// A delivery for a pull endpoint is received, fails once, and is then delivered. The payload is too large to be kept.
 async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
     let endpoint = json!({"webhook_endpoint_id": created["webhook_endpoint_id"]});
@@ -535,7 +535,7 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     world.poll("deliveries").await;
 }
 
-/// Whether all of a batch's writes go to a destination's first partition.
+/// Whether all writes in a batch go to the first partition of a destination.
 fn is_to_first_partition(call: &Call) -> bool {
     let mut writes = call["RequestItems"]["deliveries"].as_array().into_iter().flatten();
     writes.all(|write| text(&write["PutRequest"]["Item"]["destination"]["S"]).ends_with(".0"))

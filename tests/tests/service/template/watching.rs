@@ -95,7 +95,7 @@ fn every_queue_and_every_function_has_its_alarms() {
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);
-    // CloudWatch does not accept more metrics in one alarm.
+    // CloudWatch does not accept more metrics than this in one alarm.
     let retrieved = |alarm: &Value| {
         let metrics = alarm["Metrics"].as_array().into_iter().flatten();
         metrics.filter(|part| part.get("MetricStat").is_some()).count()
@@ -141,7 +141,7 @@ fn the_dashboard_shows_every_metric() {
     for widget in body["widgets"].as_array().expect("widgets") {
         let mut last: Vec<String> = Vec::new();
         for metric in widget["properties"]["metrics"].as_array().expect("metrics") {
-            // A dot repeats the value at the same position on the line above.
+            // A dot stands for the value at the same position in the line above.
             let line: Vec<String> = (metric.as_array().expect("a list").iter().filter_map(Value::as_str).enumerate())
                 .map(|(place, part)| if part == "." { last[place].clone() } else { part.to_owned() })
                 .collect();
