@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub mod clients;
 pub(crate) mod dynamo;
 pub(crate) mod expression;
+pub mod from_env;
 pub mod gathered;
 mod https;
 mod rounds;

@@ -15,18 +15,18 @@ use crate::{
         sessions::Device,
         users::User,
     },
-    aws::clients::Aws,
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::Error,
     timestamp::Timestamp,
 };
 
-/// The rate limits and the mailer for these emails.
-#[derive(Clone)]
-pub struct Alerts {
-    attempts: Attempts,
-    mailer: Mailer,
+crate::from_env! {
+    /// The rate limits and the mailer for these emails.
+    #[derive(Clone)]
+    pub struct Alerts {
+        attempts: Attempts,
+        mailer: Mailer,
+    }
 }
 
 /// A change to a user's second factor.
@@ -46,10 +46,6 @@ pub(crate) enum FactorChange {
 const WHY: &str = "You received this email because it concerns the security of your account.";
 
 impl Alerts {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { attempts: Attempts::from_env(env, aws)?, mailer: Mailer::from_env(env, aws)? })
-    }
-
     /// Notifies `user` that their password was changed on `device`.
     pub async fn password_changed(&self, user: &User, device: &Device, base: &BaseUrl, now: Timestamp) {
         let agent = device.agent.as_deref();

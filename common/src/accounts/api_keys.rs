@@ -15,12 +15,10 @@ use crate::{
     audit::{self, Action, Actor, ActorKind, Change, Entry, Target, TargetKind, initial},
     aws::{
         batch::{batch_write, delete_request},
-        clients::Aws,
         dynamo::{Item, Record, attributes, get, item, number, query_all, text},
         expression::{Update, query},
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
@@ -202,23 +200,21 @@ attributes! {
 /// The maximum number of keys per organization, so that a list fits into one response and people can read it.
 pub const MAX_KEYS: u32 = 100;
 
-/// The table of API keys. Each key has a second item, a pointer, for consistent reads by id. The pointer lacks the
-/// index's attributes, so it is not in the index.
-///
-/// The counter of an organization's keys also shows whether the organization exists, because the transaction that
-/// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the key
-/// and the counter, and a call with a personal key reads the key and its user.
-#[derive(Clone)]
-pub struct ApiKeys {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    /// The table of API keys. Each key has a second item, a pointer, for consistent reads by id. The pointer lacks the
+    /// index's attributes, so it is not in the index.
+    ///
+    /// The counter of an organization's keys also shows whether the organization exists, because the transaction that
+    /// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the key
+    /// and the counter, and a call with a personal key reads the key and its user.
+    #[derive(Clone)]
+    pub struct ApiKeys {
+        dynamodb: Client,
+        table: String = "API_KEYS_TABLE",
+    }
 }
 
 impl ApiKeys {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
-    }
-
     /// Finds the key with this hash. Returns `None` if the key was never issued, has been revoked, or has expired by
     /// `now`. The read is strongly consistent, so a revoked key stops working at once.
     pub(super) async fn holder(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<KeyHolder>> {

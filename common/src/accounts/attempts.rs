@@ -14,12 +14,10 @@ use crate::{
         users::User,
     },
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number, put, text},
         expression::{Update, put_if},
         failure,
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::{TenantId, UserId},
     timestamp::Timestamp,
@@ -124,18 +122,16 @@ impl fmt::Display for ClientAddress {
 
 const ATTEMPTS: Attribute = Attribute("attempts");
 
-/// The counters, in the tokens table. The table's TTL deletes expired ones.
-#[derive(Clone)]
-pub struct Attempts {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    /// The counters, in the tokens table. The table's TTL deletes expired ones.
+    #[derive(Clone)]
+    pub struct Attempts {
+        dynamodb: Client,
+        table: String = "TOKENS_TABLE",
+    }
 }
 
 impl Attempts {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
-    }
-
     /// Counts an attempt to sign in to `address` from `client`, before the password is checked. The limit per client
     /// keeps an attacker from exhausting other clients' attempts. The limit across all clients bounds distributed
     /// guessing. Clients that have signed in to the address before are exempt from the second limit, so it cannot lock

@@ -10,12 +10,10 @@ use crate::{
         users::{CREATED_AT, EPOCH, User, Users},
     },
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::{CliLoginId, UserId},
     issue::Problem,
@@ -102,18 +100,16 @@ pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }
 
-/// The store of login requests, in the tokens table. The table's TTL deletes expired ones.
-#[derive(Clone)]
-pub struct CliLogins {
-    dynamodb: Client,
-    tokens: String,
+crate::from_env! {
+    /// The store of login requests, in the tokens table. The table's TTL deletes expired ones.
+    #[derive(Clone)]
+    pub struct CliLogins {
+        dynamodb: Client,
+        tokens: String = "TOKENS_TABLE",
+    }
 }
 
 impl CliLogins {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
-    }
-
     /// Stores a request from `device` that is valid for ten minutes.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());

@@ -16,12 +16,10 @@ use crate::{
     },
     aws::{
         batch::batch_get,
-        clients::Aws,
         dynamo::{Attribute, Item, Record, get, texts},
         expression::Update,
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
@@ -38,25 +36,18 @@ pub struct DeletedOrganization {
     pub at: Timestamp,
 }
 
-/// The tables with data of deleted organizations, except the tables that `webhooks` manages.
-#[derive(Clone)]
-pub struct DeletedOrganizations {
-    dynamodb: Client,
-    organizations: String,
-    invitations: String,
-    keys: ApiKeys,
+crate::from_env! {
+    /// The tables with data of deleted organizations, except the tables that `webhooks` manages.
+    #[derive(Clone)]
+    pub struct DeletedOrganizations {
+        dynamodb: Client,
+        organizations: String = "ORGANIZATIONS_TABLE",
+        invitations: String = "INVITATIONS_TABLE",
+        keys: ApiKeys,
+    }
 }
 
 impl DeletedOrganizations {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            organizations: env.required("ORGANIZATIONS_TABLE")?,
-            invitations: env.required("INVITATIONS_TABLE")?,
-            keys: ApiKeys::from_env(env, aws)?,
-        })
-    }
-
     /// Lists the deleted organizations that have not been purged yet, in any order.
     ///
     /// # Errors

@@ -34,13 +34,11 @@ use crate::{
     },
     audit::{self, Action, Entry},
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, boolean, get, item, number, put, text},
         expression::{Condition, Update},
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::UserId,
     telemetry::metrics,
@@ -57,18 +55,20 @@ const SESSION: Attribute = Attribute("session");
 /// The maximum number of tries while other calls change the user.
 const ATTEMPTS: usize = 5;
 
-/// The stores and the mailer for address changes.
-#[derive(Clone)]
-pub struct EmailChanges {
-    attempts: Attempts,
-    keys: ApiKeys,
-    mailer: Mailer,
-    sessions: Sessions,
-    users: Users,
-    verifications: Verifications,
-    dynamodb: Client,
-    tokens_table: String,
-    users_table: String,
+crate::from_env! {
+    /// The stores and the mailer for address changes.
+    #[derive(Clone)]
+    pub struct EmailChanges {
+        attempts: Attempts,
+        keys: ApiKeys,
+        mailer: Mailer,
+        sessions: Sessions,
+        users: Users,
+        verifications: Verifications,
+        dynamodb: Client,
+        tokens_table: String = "TOKENS_TABLE",
+        users_table: String = "USERS_TABLE",
+    }
 }
 
 /// The purpose of a link.
@@ -95,20 +95,6 @@ pub struct Link {
 }
 
 impl EmailChanges {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            attempts: Attempts::from_env(env, aws)?,
-            keys: ApiKeys::from_env(env, aws)?,
-            mailer: Mailer::from_env(env, aws)?,
-            sessions: Sessions::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-            verifications: Verifications::from_env(env, aws)?,
-            dynamodb: aws.dynamodb(),
-            tokens_table: env.required("TOKENS_TABLE")?,
-            users_table: env.required("USERS_TABLE")?,
-        })
-    }
-
     /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and was chosen
     /// by the user, links sent to that address stop working ([`Verifications::replace_email`]). Otherwise, the link
     /// works only while `session` lasts, so ending an intruder's session also voids the intruder's requests. Links from

@@ -23,13 +23,11 @@ use crate::{
     audit::{self, Action, Entry, Target, TargetKind, initial},
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
-        clients::Aws,
         dynamo::{Item, Record, attributes, get, item, number, query_all, text, texts},
         expression::{Update, query},
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Conflict, Error, Refusal, Result},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
@@ -108,14 +106,16 @@ attributes! {
     IDS = "ids",
 }
 
-/// The store of invitations, with the other tables that its transactions write to.
-#[derive(Clone)]
-pub struct Invitations {
-    dynamodb: Client,
-    invitations: String,
-    users: String,
-    organizations: String,
-    tokens: String,
+crate::from_env! {
+    /// The store of invitations, with the other tables that its transactions write to.
+    #[derive(Clone)]
+    pub struct Invitations {
+        dynamodb: Client,
+        invitations: String = "INVITATIONS_TABLE",
+        users: String = "USERS_TABLE",
+        organizations: String = "ORGANIZATIONS_TABLE",
+        tokens: String = "TOKENS_TABLE",
+    }
 }
 
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
@@ -128,16 +128,6 @@ const OWNER: usize = 0;
 const ATTEMPTS: usize = 5;
 
 impl Invitations {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            invitations: env.required("INVITATIONS_TABLE")?,
-            users: env.required("USERS_TABLE")?,
-            organizations: env.required("ORGANIZATIONS_TABLE")?,
-            tokens: env.required("TOKENS_TABLE")?,
-        })
-    }
-
     /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same
     /// address to this organization is canceled, so at most one can be accepted. Neither the outcome nor the duration
     /// reveals whether the address has an account in another organization.

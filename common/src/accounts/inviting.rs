@@ -9,31 +9,22 @@ use crate::{
         organizations::Organizations,
         users::{Role, User},
     },
-    aws::clients::Aws,
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     timestamp::Timestamp,
 };
 
-/// The stores and the mailer for invitations.
-pub struct Inviting {
-    attempts: Attempts,
-    invitations: Invitations,
-    mailer: Mailer,
-    organizations: Organizations,
+crate::from_env! {
+    /// The stores and the mailer for invitations.
+    pub struct Inviting {
+        attempts: Attempts,
+        invitations: Invitations,
+        mailer: Mailer,
+        organizations: Organizations,
+    }
 }
 
 impl Inviting {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            attempts: Attempts::from_env(env, aws)?,
-            invitations: Invitations::from_env(env, aws)?,
-            mailer: Mailer::from_env(env, aws)?,
-            organizations: Organizations::from_env(env, aws)?,
-        })
-    }
-
     /// Invites `email` to the organization of `inviter`, and sends the invitation. The caller must have checked that
     /// `inviter` may invite. Each attempt is counted.
     ///

@@ -10,7 +10,7 @@ use crate::{
         token::SecretHash,
         users::{User, Users},
     },
-    aws::{batch::get_both, clients::Aws, dynamo::Item},
+    aws::{batch::get_both, clients::Aws, dynamo::Item, from_env::FromEnv},
     config::{ConfigError, Env},
     error::{Error, Result},
     id::{TenantId, UserId},
@@ -42,11 +42,13 @@ pub struct KeyOwners {
 /// The holder of a key, and the user that a personal key acts for.
 type Found = (KeyHolder, Option<User>);
 
-impl KeyOwners {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+impl FromEnv for KeyOwners {
+    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, users: Users::from_env(env, aws)?, seen: Mutex::default() })
     }
+}
 
+impl KeyOwners {
     /// Finds the holder of `key` and, for a personal key, the user that it acts for. Returns `None` if the key was
     /// never issued, has expired by `now`, or was revoked, or if its user or organization was deleted. The reads are
     /// strongly consistent.

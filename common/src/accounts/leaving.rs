@@ -6,25 +6,21 @@ use crate::{
         members::{Member, MemberIdOrEmail, Members},
         users::User,
     },
-    aws::clients::Aws,
-    config::{ConfigError, Env},
     error::Result,
     telemetry::metrics,
     timestamp::Timestamp,
 };
 
-/// The stores for removing a member.
-#[derive(Clone)]
-pub struct Departures {
-    keys: ApiKeys,
-    members: Members,
+crate::from_env! {
+    /// The stores for removing a member.
+    #[derive(Clone)]
+    pub struct Departures {
+        keys: ApiKeys,
+        members: Members,
+    }
 }
 
 impl Departures {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
-    }
-
     /// Removes a member of the organization of `by`, who must be an owner or the member. The member's keys stop working
     /// with the account, and the keys' items are deleted.
     ///

@@ -16,7 +16,7 @@ use crate::{
         email::Email,
         suppressions::{Cause, Suppressions},
     },
-    aws::{clients::Aws, failure},
+    aws::failure,
     config::{ConfigError, Env},
     error::{Error, Result},
     name::ServiceName,
@@ -37,15 +37,17 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     done
 }
 
-/// Sends emails from the address in `MAIL_FROM`, under the service's name.
-#[derive(Clone)]
-pub struct Mailer {
-    ses: Client,
-    from: String,
-    /// The configuration set through which SES reports bounces and complaints.
-    configuration_set: String,
-    service: ServiceName,
-    suppressions: Suppressions,
+crate::from_env! {
+    /// Sends emails from the address in `MAIL_FROM`, under the service's name.
+    #[derive(Clone)]
+    pub struct Mailer {
+        ses: Client,
+        from: String = sender,
+        /// The configuration set through which SES reports bounces and complaints.
+        configuration_set: String = "MAIL_CONFIGURATION_SET",
+        service: ServiceName = ServiceName::from_env,
+        suppressions: Suppressions,
+    }
 }
 
 /// An email, as HTML and as plain text for clients that do not show HTML. Both are built from the same parts.
@@ -88,16 +90,11 @@ const STYLE: &str = "\
 /// Separates the plain-text body from the explanation of why the recipient gets the email.
 const RULE: &str = "---";
 
-impl Mailer {
-    /// Builds a mailer that sends through SES under the service's name.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let service = ServiceName::from_env(env)?;
-        let from = format!("{} <{}>", display_name(service.as_str()), env.required("MAIL_FROM")?);
-        let configuration_set = env.required("MAIL_CONFIGURATION_SET")?;
-        let suppressions = Suppressions::from_env(env, aws)?;
-        Ok(Self { ses: aws.ses(), from, configuration_set, service, suppressions })
-    }
+fn sender(env: &Env) -> Result<String, ConfigError> {
+    Ok(format!("{} <{}>", display_name(ServiceName::from_env(env)?.as_str()), env.required("MAIL_FROM")?))
+}
 
+impl Mailer {
     /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another email.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail, &about).await {

@@ -16,12 +16,10 @@ use crate::{
     audit::{self, Action, Entry, change as change_of},
     aws::{
         batch::batch_get,
-        clients::Aws,
         dynamo::{Item, Record, get, query_all, text},
         expression::{Condition, Update, query},
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Conflict, Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::Problem,
@@ -62,12 +60,14 @@ enum Change {
     Removal,
 }
 
-/// The users table with its index, and the organizations table, which lists the users who have joined.
-#[derive(Clone)]
-pub struct Members {
-    dynamodb: Client,
-    users: String,
-    organizations: String,
+crate::from_env! {
+    /// The users table with its index, and the organizations table, which lists the users who have joined.
+    #[derive(Clone)]
+    pub struct Members {
+        dynamodb: Client,
+        users: String = "USERS_TABLE",
+        organizations: String = "ORGANIZATIONS_TABLE",
+    }
 }
 
 /// The eventually consistent index of users by organization. The index only suggests members; the table is
@@ -80,14 +80,6 @@ const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            users: env.required("USERS_TABLE")?,
-            organizations: env.required("ORGANIZATIONS_TABLE")?,
-        })
-    }
-
     /// Lists the members in sign-up order or its reverse, with the total count. A user who has
     /// just joined may be missing.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {

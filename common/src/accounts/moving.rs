@@ -16,26 +16,26 @@ use crate::{
     },
     audit::{Action, Entry, initial},
     aws::{
-        clients::Aws,
         dynamo::{boolean, number, text},
         expression::Update,
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId},
     timestamp::Timestamp,
 };
 
-#[derive(Clone)]
-pub struct Moves {
-    dynamodb: Client,
-    invitations: Invitations,
-    keys: ApiKeys,
-    members: Members,
-    users: Users,
-    users_table: String,
-    organizations_table: String,
+crate::from_env! {
+    #[derive(Clone)]
+    pub struct Moves {
+        dynamodb: Client,
+        invitations: Invitations,
+        keys: ApiKeys,
+        members: Members,
+        users: Users,
+        users_table: String = "USERS_TABLE",
+        organizations_table: String = "ORGANIZATIONS_TABLE",
+    }
 }
 
 /// A user in their new organization.
@@ -61,18 +61,6 @@ const ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 
 impl Moves {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            invitations: Invitations::from_env(env, aws)?,
-            keys: ApiKeys::from_env(env, aws)?,
-            members: Members::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-            users_table: env.required("USERS_TABLE")?,
-            organizations_table: env.required("ORGANIZATIONS_TABLE")?,
-        })
-    }
-
     /// Accepts the invitation `id` for `user`, who leaves their organization. Their sessions continue, and their keys
     /// end. If they are the last member, the old organization is deleted, which `may_end` must permit. Accepting the
     /// invitation again succeeds without effect while the user is in the new organization.

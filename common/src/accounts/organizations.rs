@@ -14,11 +14,9 @@ use crate::{
     audit::{self, Target, TargetKind},
     aws::{
         batch::batch_get,
-        clients::Aws,
         dynamo::{Attribute, Item, Record, boolean, get, item, text, texts},
         expression::{Condition, Update},
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::{TenantId, UserId},
     name::{Name, Slug},
@@ -141,17 +139,15 @@ pub(crate) async fn existing(dynamodb: &Client, table: &str, id: &TenantId) -> R
     Ok(found.filter(|item| !item.contains_key(DELETED_AT.name())))
 }
 
-#[derive(Clone)]
-pub struct Organizations {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    #[derive(Clone)]
+    pub struct Organizations {
+        dynamodb: Client,
+        table: String = "ORGANIZATIONS_TABLE",
+    }
 }
 
 impl Organizations {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("ORGANIZATIONS_TABLE")? })
-    }
-
     /// Reads a user's own organization, which exists as long as the user does.
     ///
     /// # Errors

@@ -20,13 +20,11 @@ use crate::{
     },
     audit::{self, Action, Entry},
     aws::{
-        clients::Aws,
         dynamo::{Record, boolean, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::UserId,
     telemetry::metrics,
@@ -40,31 +38,21 @@ const ATTEMPTS: usize = 5;
 /// The kind of reset tokens in the tokens table.
 const PASSWORD_RESET: &str = "password_reset";
 
-/// The tables and the mailer for password resets.
-#[derive(Clone)]
-pub struct PasswordResets {
-    alerts: Alerts,
-    attempts: Attempts,
-    users: Users,
-    mailer: Mailer,
-    dynamodb: Client,
-    tokens_table: String,
-    users_table: String,
+crate::from_env! {
+    /// The tables and the mailer for password resets.
+    #[derive(Clone)]
+    pub struct PasswordResets {
+        alerts: Alerts,
+        attempts: Attempts,
+        users: Users,
+        mailer: Mailer,
+        dynamodb: Client,
+        tokens_table: String = "TOKENS_TABLE",
+        users_table: String = "USERS_TABLE",
+    }
 }
 
 impl PasswordResets {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            alerts: Alerts::from_env(env, aws)?,
-            attempts: Attempts::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-            mailer: Mailer::from_env(env, aws)?,
-            dynamodb: aws.dynamodb(),
-            tokens_table: env.required("TOKENS_TABLE")?,
-            users_table: env.required("USERS_TABLE")?,
-        })
-    }
-
     /// Sends a link to `email`, if it has an account. Neither the outcome nor the duration reveals whether it has one.
     ///
     /// # Errors

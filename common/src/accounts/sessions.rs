@@ -14,12 +14,10 @@ use crate::{
     audit::{self, Action, Entry, Target, TargetKind, hidden},
     aws::{
         batch::batch_get,
-        clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
         expression::{Condition, Update, query},
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::{SessionId, UserId},
     issue::Problem,
@@ -180,23 +178,17 @@ impl IdOrToken {
     }
 }
 
-/// The store of sessions, in the tokens table.
-#[derive(Clone)]
-pub struct Sessions {
-    dynamodb: Client,
-    tokens: String,
-    users: String,
+crate::from_env! {
+    /// The store of sessions, in the tokens table.
+    #[derive(Clone)]
+    pub struct Sessions {
+        dynamodb: Client,
+        tokens: String = "TOKENS_TABLE",
+        users: String = "USERS_TABLE",
+    }
 }
 
 impl Sessions {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            tokens: env.required("TOKENS_TABLE")?,
-            users: env.required("USERS_TABLE")?,
-        })
-    }
-
     /// Stores `session` of `user`, which is valid from then on.
     ///
     /// # Errors

@@ -12,34 +12,24 @@ use crate::{
         two_factor::requirement::Requirement,
         users::{User, Users},
     },
-    aws::clients::Aws,
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
 };
 
-/// The stores and the mailer for settings changes.
-pub struct Settings {
-    attempts: Attempts,
-    mailer: Mailer,
-    organizations: Organizations,
-    requirement: Requirement,
-    users: Users,
+crate::from_env! {
+    /// The stores and the mailer for settings changes.
+    pub struct Settings {
+        attempts: Attempts,
+        mailer: Mailer,
+        organizations: Organizations,
+        requirement: Requirement,
+        users: Users,
+    }
 }
 
 impl Settings {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            attempts: Attempts::from_env(env, aws)?,
-            mailer: Mailer::from_env(env, aws)?,
-            organizations: Organizations::from_env(env, aws)?,
-            requirement: Requirement::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-        })
-    }
-
     /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
     /// with `base`. The caller must have checked that a verified owner requests the change: a new address gets an
     /// email, so without this check, any stranger could make the service send email to any address. `by` is that owner;

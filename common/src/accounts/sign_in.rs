@@ -10,21 +10,20 @@ use crate::{
         two_factor::pending::PendingSignIns,
         users::{User, Users},
     },
-    aws::clients::Aws,
-    config::{ConfigError, Env},
     error::{Error, Result},
     telemetry::metrics,
     timestamp::Timestamp,
 };
 
-/// The stores and the hasher for signing in.
-#[derive(Clone)]
-pub struct SignIns {
-    attempts: Attempts,
-    hasher: Hasher,
-    pending: PendingSignIns,
-    sessions: Sessions,
-    users: Users,
+crate::from_env! {
+    /// The stores and the hasher for signing in.
+    pub struct SignIns {
+        attempts: Attempts,
+        hasher: Hasher = Hasher::from_env,
+        pending: PendingSignIns,
+        sessions: Sessions,
+        users: Users,
+    }
 }
 
 /// A sign-in with the correct password.
@@ -37,15 +36,9 @@ pub enum SignIn {
 }
 
 impl SignIns {
-    /// Builds the stores. All clones of `hasher` share its memory.
-    pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
-        Ok(Self {
-            attempts: Attempts::from_env(env, aws)?,
-            hasher,
-            pending: PendingSignIns::from_env(env, aws)?,
-            sessions: Sessions::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-        })
+    /// The hasher. A function has only one, because a second would need its own memory.
+    pub fn hasher(&self) -> &Hasher {
+        &self.hasher
     }
 
     /// Starts a session on `device` for the user with this address and password, unless they have a second factor.

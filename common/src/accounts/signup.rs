@@ -15,9 +15,8 @@ use crate::{
         verification::{verification_item, verification_mail},
     },
     audit::{Action, Entry, initial},
-    aws::{batch::get_both, clients::Aws, transaction::Transaction},
+    aws::{batch::get_both, transaction::Transaction},
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
@@ -103,24 +102,17 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }
 
-#[derive(Clone)]
-pub struct Accounts {
-    dynamodb: Client,
-    users: String,
-    organizations: String,
-    tokens: String,
+crate::from_env! {
+    #[derive(Clone)]
+    pub struct Accounts {
+        dynamodb: Client,
+        users: String = "USERS_TABLE",
+        organizations: String = "ORGANIZATIONS_TABLE",
+        tokens: String = "TOKENS_TABLE",
+    }
 }
 
 impl Accounts {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            users: env.required("USERS_TABLE")?,
-            organizations: env.required("ORGANIZATIONS_TABLE")?,
-            tokens: env.required("TOKENS_TABLE")?,
-        })
-    }
-
     /// Creates a user and the organization that they own. A read finds most conflicts before the costly password hash.
     ///
     /// # Errors

@@ -13,11 +13,9 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
     },
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number, text},
         expression::put_if,
     },
-    config::{ConfigError, Env},
     error::Result,
     issue::Problem,
     timestamp::Timestamp,
@@ -71,18 +69,16 @@ impl From<Cause> for NotificationEmailStatus {
     }
 }
 
-/// The list, in the tokens table. The table's TTL deletes expired items.
-#[derive(Clone)]
-pub struct Suppressions {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    /// The list, in the tokens table. The table's TTL deletes expired items.
+    #[derive(Clone)]
+    pub struct Suppressions {
+        dynamodb: Client,
+        table: String = "TOKENS_TABLE",
+    }
 }
 
 impl Suppressions {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
-    }
-
     /// Adds an address that the service sent an email to. A bounce does not shorten a suppression caused by a
     /// complaint.
     pub async fn add(&self, address: &str, cause: Cause, now: Timestamp) -> Result<()> {

@@ -26,13 +26,11 @@ use crate::{
     },
     audit::{Action, Entry, hidden, initial},
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, number, text, texts},
         expression::{Condition, Update},
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Error, FactorProblem, Result},
     name::ServiceName,
     telemetry::metrics,
@@ -93,36 +91,23 @@ impl Factor {
     }
 }
 
-/// The stores, and the mailer for the alerts.
-#[derive(Clone)]
-pub struct TwoFactor {
-    alerts: Alerts,
-    attempts: Attempts,
-    dynamodb: Client,
-    pending: PendingSignIns,
-    service: ServiceName,
-    sessions: Sessions,
-    tokens_table: String,
-    users: Users,
-    users_table: String,
+crate::from_env! {
+    /// The stores, and the mailer for the alerts.
+    #[derive(Clone)]
+    pub struct TwoFactor {
+        alerts: Alerts,
+        attempts: Attempts,
+        dynamodb: Client,
+        pending: PendingSignIns,
+        service: ServiceName = ServiceName::from_env,
+        sessions: Sessions,
+        tokens_table: String = "TOKENS_TABLE",
+        users: Users,
+        users_table: String = "USERS_TABLE",
+    }
 }
 
 impl TwoFactor {
-    /// Builds the stores for the tables named in `env`, and the mailer.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            alerts: Alerts::from_env(env, aws)?,
-            attempts: Attempts::from_env(env, aws)?,
-            dynamodb: aws.dynamodb(),
-            pending: PendingSignIns::from_env(env, aws)?,
-            service: ServiceName::from_env(env)?,
-            sessions: Sessions::from_env(env, aws)?,
-            tokens_table: env.required("TOKENS_TABLE")?,
-            users: Users::from_env(env, aws)?,
-            users_table: env.required("USERS_TABLE")?,
-        })
-    }
-
     /// Issues a secret and backup codes to `user`, who confirms with their password. The new ones replace those from an
     /// unfinished enrollment. The address must be verified: otherwise, a stranger could sign up with the address and
     /// lock out its owner, who can only reset the password.

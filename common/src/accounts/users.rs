@@ -10,12 +10,10 @@ use crate::{
     audit::{self, Action, Actor, ActorKind, Entry, Target, TargetKind},
     aws::{
         batch::batch_get,
-        clients::Aws,
         dynamo::{Item, Record, attributes, boolean, get, item, number, text},
         expression::{Condition, Update},
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::{Problem, parse_name},
@@ -279,17 +277,15 @@ impl EmailUndos {
 /// The maximum number of tries to rename a user while other calls change them.
 const ATTEMPTS: usize = 5;
 
-#[derive(Clone)]
-pub struct Users {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    #[derive(Clone)]
+    pub struct Users {
+        dynamodb: Client,
+        table: String = "USERS_TABLE",
+    }
 }
 
 impl Users {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
-    }
-
     /// Finds the user `id` with a consistent read. Returns `None` if the account was deleted.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()

@@ -16,13 +16,11 @@ use crate::{
     },
     audit::{self, Action, Entry},
     aws::{
-        clients::Aws,
         dynamo::{Item, Record, boolean, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::UserId,
     timestamp::Timestamp,
@@ -47,12 +45,14 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
     ])
 }
 
-/// The store of verification tokens, and the users table.
-#[derive(Clone)]
-pub struct Verifications {
-    dynamodb: Client,
-    tokens: String,
-    users: String,
+crate::from_env! {
+    /// The store of verification tokens, and the users table.
+    #[derive(Clone)]
+    pub struct Verifications {
+        dynamodb: Client,
+        tokens: String = "TOKENS_TABLE",
+        users: String = "USERS_TABLE",
+    }
 }
 
 /// The state of the token in a link.
@@ -67,14 +67,6 @@ pub enum Link {
 }
 
 impl Verifications {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            tokens: env.required("TOKENS_TABLE")?,
-            users: env.required("USERS_TABLE")?,
-        })
-    }
-
     /// Sends `user` another email with a link, unless their address is verified. The caller must have counted the
     /// request. If another account has the pending address, its owner is notified instead, because the user must not
     /// learn whether such an account exists.

@@ -6,48 +6,31 @@
 //! response; if a crash prevents that, `accounts-purge` deletes them.
 
 use crate::{
-    accounts::{
-        leaving::Departures,
-        members::MemberIdOrEmail,
-        password::{Guess, Hasher},
-        sign_in::SignIns,
-        users::User,
-    },
-    aws::clients::Aws,
-    config::{ConfigError, Env},
+    accounts::{leaving::Departures, members::MemberIdOrEmail, password::Guess, sign_in::SignIns, users::User},
     error::{Conflict, Error, Result},
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
-/// The stores for deleting an account.
-pub struct Deletions {
-    departures: Departures,
-    endpoints: Endpoints,
-    retention: Retention,
-    sign_ins: SignIns,
+crate::from_env! {
+    /// The stores for deleting an account.
+    pub struct Deletions {
+        departures: Departures,
+        endpoints: Endpoints,
+        retention: Retention = Retention::from_env,
+    }
 }
 
 impl Deletions {
-    /// Builds the stores. All clones of `hasher` share its memory.
-    pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
-        Ok(Self {
-            departures: Departures::from_env(env, aws)?,
-            endpoints: Endpoints::from_env(env, aws)?,
-            retention: Retention::from_env(env)?,
-            sign_ins: SignIns::from_env(env, aws, hasher)?,
-        })
-    }
-
     /// Deletes the account of `user`, who confirms with their password. Deleting the last account also deletes the
     /// organization. Any data left over after this call is unreachable, and `accounts-purge` deletes it.
     ///
     /// # Errors
     /// The password is wrong, or there were too many attempts. [`Conflict::LastOwner`]: the other members would be left
     /// without an owner. [`Error::Unauthorized`]: the account was deleted.
-    pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
-        self.sign_ins.confirm(user, password, now).await?;
+    pub async fn delete(&self, user: &User, (sign_ins, password): (&SignIns, Guess), now: Timestamp) -> Result<()> {
+        sign_ins.confirm(user, password, now).await?;
         let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
             Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(user, now).await,
             removed => removed.map(drop),

@@ -14,12 +14,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     aws::{
-        clients::Aws,
         dynamo::{Item, Record, attributes, item, number, text},
         failure,
         transaction::Marker,
     },
-    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::TenantId,
     issue::Problem,
@@ -38,11 +36,13 @@ pub struct IdempotencyKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
-/// The remembered calls. They are in the endpoint table, because a response may contain an endpoint's secret.
-#[derive(Clone)]
-pub struct Calls {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    /// The remembered calls. They are in the endpoint table, because a response may contain an endpoint's secret.
+    #[derive(Clone)]
+    pub struct Calls {
+        dynamodb: Client,
+        table: String = "WEBHOOK_ENDPOINTS_TABLE",
+    }
 }
 
 /// A call. If it has an idempotency key, it takes effect only once.
@@ -96,10 +96,6 @@ impl fmt::Display for Hash {
 }
 
 impl Calls {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
-    }
-
     /// A call to `route` by the organization `tenant`.
     #[must_use]
     pub fn once<'a>(

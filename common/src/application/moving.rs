@@ -11,9 +11,7 @@ use crate::{
         sessions::Device,
         users::User,
     },
-    aws::clients::Aws,
     base_url::BaseUrl,
-    config::{ConfigError, Env},
     error::Result,
     id::InvitationId,
     telemetry::metrics,
@@ -21,28 +19,19 @@ use crate::{
     webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
-/// The stores for moving to another organization.
-pub struct Moving {
-    alerts: Alerts,
-    endpoints: Endpoints,
-    keys: ApiKeys,
-    moves: Moves,
-    organizations: Organizations,
-    retention: Retention,
+crate::from_env! {
+    /// The stores for moving to another organization.
+    pub struct Moving {
+        alerts: Alerts,
+        endpoints: Endpoints,
+        keys: ApiKeys,
+        moves: Moves,
+        organizations: Organizations,
+        retention: Retention = Retention::from_env,
+    }
 }
 
 impl Moving {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            alerts: Alerts::from_env(env, aws)?,
-            endpoints: Endpoints::from_env(env, aws)?,
-            keys: ApiKeys::from_env(env, aws)?,
-            moves: Moves::from_env(env, aws)?,
-            organizations: Organizations::from_env(env, aws)?,
-            retention: Retention::from_env(env)?,
-        })
-    }
-
     /// Moves `user` to the organization of the invitation `id`, and notifies them by email. Any items left over after
     /// this call have no effect.
     ///

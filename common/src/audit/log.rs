@@ -6,12 +6,10 @@ use aws_sdk_dynamodb::Client;
 use super::table::{ACTION, ACTOR_ID, DETAILS, ENTRY, KEPT_SECONDS, Position, TENANT_ID};
 use crate::{
     aws::{
-        clients::Aws,
         dynamo::{Item, Record, text},
         expression::{Condition, filter, query, select},
         failure,
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
@@ -42,19 +40,16 @@ pub struct Page {
 /// The number of entries to read for a filtered page.
 const FILTERED: usize = 1000;
 
-/// The audit log table.
-#[derive(Clone)]
-pub struct AuditLog {
-    dynamodb: Client,
-    table: String,
+crate::from_env! {
+    /// The audit log table.
+    #[derive(Clone)]
+    pub struct AuditLog {
+        dynamodb: Client,
+        table: String = "AUDIT_TABLE",
+    }
 }
 
 impl AuditLog {
-    /// Builds the store for the table named in `env`.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("AUDIT_TABLE")? })
-    }
-
     /// The newest `limit` entries of `organization` after `cursor` that match `wanted`. Entries that are a year old at
     /// `now` are excluded. The read is strongly consistent.
     pub async fn list(

@@ -13,8 +13,7 @@ use crate::{
         users::{User, Users},
     },
     audit::Actor,
-    aws::clients::Aws,
-    config::{ConfigError, Env},
+    aws::from_env::FromEnv,
     error::{Error, Refusal, Result},
     id::{TenantId, UserId},
     telemetry::metrics,
@@ -40,29 +39,20 @@ pub trait Access<W>: Send + 'static {
 }
 
 /// The stores that identify callers: [`Callers`], [`People`] or [`NoCallers`].
-pub trait CallerStores: Sized + Send + Sync + 'static {
-    /// Builds the stores with the settings in `env`.
-    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
-}
+pub trait CallerStores: FromEnv + Send + Sync + 'static {}
+
+impl CallerStores for NoCallers {}
+impl CallerStores for People {}
+impl CallerStores for Callers {}
 
 /// No stores, for a function that has only [`Public`] routes.
-pub struct NoCallers;
+pub type NoCallers = ();
 
-impl CallerStores for NoCallers {
-    fn from_env(_: &Env, _: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self)
-    }
-}
-
-/// The stores that identify signed-in users.
-pub struct People {
-    sessions: Sessions,
-    users: Users,
-}
-
-impl CallerStores for People {
-    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { sessions: Sessions::from_env(env, aws)?, users: Users::from_env(env, aws)? })
+crate::from_env! {
+    /// The stores that identify signed-in users.
+    pub struct People {
+        sessions: Sessions,
+        users: Users,
     }
 }
 
@@ -104,21 +94,17 @@ fn note(noted: Result<()>) {
     metrics::upkeep("identifying the caller", noted);
 }
 
-/// The stores that identify users by key or session.
-pub struct Callers {
-    keys: KeyOwners,
-    people: People,
+crate::from_env! {
+    /// The stores that identify users by key or session.
+    pub struct Callers {
+        keys: KeyOwners,
+        people: People,
+    }
 }
 
 impl AsRef<People> for Callers {
     fn as_ref(&self) -> &People {
         &self.people
-    }
-}
-
-impl CallerStores for Callers {
-    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { keys: KeyOwners::from_env(env, aws)?, people: People::from_env(env, aws)? })
     }
 }
 

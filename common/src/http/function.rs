@@ -24,7 +24,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    aws::clients::Aws,
+    aws::{clients::Aws, from_env::FromEnv},
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     name::ServiceName,
@@ -45,15 +45,14 @@ pub struct Function {
 }
 
 impl Function {
-    /// Builds a function from its routes, with the settings in `env`. `app` holds the dependencies of the handlers.
-    pub fn new<A: Send + Sync + 'static, W: CallerStores>(
+    /// Builds a function from its routes, with the settings in `env`. `A` holds the dependencies of the handlers.
+    pub fn new<A: FromEnv + Send + Sync + 'static, W: CallerStores>(
         wire: Wire,
         env: &Env,
-        aws: &Aws<'_>,
-        app: A,
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
-        let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
+        let aws = Aws::new(env)?;
+        let (app, callers) = (Arc::new(A::from_env(env, &aws)?), Arc::new(W::from_env(env, &aws)?));
         let bound = routes.into_iter().map(|route| route.bind(&app, &callers, wire, env));
         let mut routes = bound.collect::<Result<Vec<_>, _>>()?;
         // As in API Gateway, a path without a variable takes precedence over a matching path with one.

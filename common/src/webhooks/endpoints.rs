@@ -22,10 +22,10 @@ mod view;
 mod wanted;
 
 pub use self::{
-    health::{Consequence, DisabledReason, Health, News, disable_after},
+    health::{Consequence, DisabledReason, Health, News, disable_after, rotation_overlap},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
-    records::{Endpoint, HoldFor, MAX_ENDPOINTS},
+    records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
     table::Endpoints,
     view::EndpointView,
     wanted::{Change, NewEndpoint},

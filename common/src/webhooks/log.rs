@@ -32,3 +32,13 @@ pub use self::{
     states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
     table::{Log, Row},
 };
+use crate::{
+    aws::{clients::Aws, from_env::FromEnv},
+    config::{ConfigError, Env},
+};
+
+impl FromEnv for Log {
+    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Self::from_env(env, aws)
+    }
+}

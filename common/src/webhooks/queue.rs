@@ -24,8 +24,6 @@ use crate::{
 const BATCH: usize = 10;
 /// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
-/// The variable with the URL of the `deliveries` queue.
-const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
 /// A message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
@@ -43,11 +41,13 @@ pub struct Queues {
     urls: [String; 3],
 }
 
-/// Sends messages only to the `deliveries` queue. Cloning is cheap.
-#[derive(Clone)]
-pub struct SharedQueue {
-    sqs: Client,
-    url: String,
+crate::from_env! {
+    /// Sends messages only to the `deliveries` queue. Cloning is cheap.
+    #[derive(Clone)]
+    pub struct SharedQueue {
+        sqs: Client,
+        url: String = "DELIVERIES_QUEUE_URL",
+    }
 }
 
 /// Parses a message from these queues, which identifies an attempt.
@@ -71,7 +71,8 @@ fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
 impl Queues {
     /// Reads the URLs of the queues from `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let [shared, slow, hanging] = [SHARED_URL, "SLOW_DELIVERIES_QUEUE_URL", "HANGING_DELIVERIES_QUEUE_URL"];
+        let [shared, slow, hanging] =
+            ["DELIVERIES_QUEUE_URL", "SLOW_DELIVERIES_QUEUE_URL", "HANGING_DELIVERIES_QUEUE_URL"];
         Ok(Self { sqs: aws.sqs(), urls: [env.required(shared)?, env.required(slow)?, env.required(hanging)?] })
     }
 
@@ -97,11 +98,6 @@ impl Queues {
 }
 
 impl SharedQueue {
-    /// Reads the queue's URL from `env`.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
-    }
-
     /// Sends the message for a delivery's next attempt, if it is due soon. The due row must have been written: if the
     /// message cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {

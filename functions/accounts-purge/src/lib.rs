@@ -39,11 +39,13 @@ pub struct Purge {
     app: Arc<App>,
 }
 
-struct App {
-    organizations: DeletedOrganizations,
-    endpoints: Endpoints,
-    log: Log,
-    retention: Retention,
+common::from_env! {
+    struct App {
+        organizations: DeletedOrganizations,
+        endpoints: Endpoints,
+        log: Log,
+        retention: Retention = Retention::from_env,
+    }
 }
 
 /// A scheduled event, as sent by EventBridge.
@@ -55,14 +57,7 @@ pub struct Tick {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Purge, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        organizations: DeletedOrganizations::from_env(env, &aws)?,
-        endpoints: Endpoints::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        retention: Retention::from_env(env)?,
-    };
-    Ok(Purge { app: Arc::new(app) })
+    Ok(Purge { app: Arc::new(App::from_env(env, &Aws::new(env)?)?) })
 }
 
 impl Purge {

@@ -9,7 +9,6 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     audit::{AuditLog, Filter, Position},
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -19,9 +18,7 @@ use common::{
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let log = AuditLog::from_env(env, &aws)?;
-    Function::new(Wire::Envelope, env, &aws, log, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<AuditLog> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use common::{
     accounts::{attempts::Attempts, invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
@@ -13,24 +12,19 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// The route's dependencies.
-pub struct App {
-    attempts: Attempts,
-    invitations: Invitations,
-    hasher: Hasher,
-    mailer: Mailer,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        attempts: Attempts,
+        invitations: Invitations,
+        hasher: Hasher = Hasher::from_env,
+        mailer: Mailer,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        attempts: Attempts::from_env(env, &aws)?,
-        invitations: Invitations::from_env(env, &aws)?,
-        hasher: Hasher::from_env(env)?,
-        mailer: Mailer::from_env(env, &aws)?,
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {

@@ -8,7 +8,6 @@ use common::{
         email::Email,
         token::Token,
     },
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
@@ -20,8 +19,7 @@ use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    Function::new(Wire::Envelope, env, &aws, CliLogins::from_env(env, &aws)?, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<CliLogins> {

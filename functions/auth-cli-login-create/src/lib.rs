@@ -11,24 +11,23 @@ use common::{
         attempts::{Attempts, CLI_LOGIN_CLIENT},
         cli_logins::CliLogins,
     },
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
     timestamp::Timestamp,
 };
 
-/// The route's dependencies.
-pub struct App {
-    attempts: Attempts,
-    logins: CliLogins,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        attempts: Attempts,
+        logins: CliLogins,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App { attempts: Attempts::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {

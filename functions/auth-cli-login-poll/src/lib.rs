@@ -15,7 +15,6 @@ use common::{
         users::Users,
     },
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire, cookies::cookie_header},
@@ -23,24 +22,19 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// The route's dependencies.
-pub struct App {
-    alerts: Alerts,
-    attempts: Attempts,
-    logins: CliLogins,
-    users: Users,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        alerts: Alerts,
+        attempts: Attempts,
+        logins: CliLogins,
+        users: Users,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        alerts: Alerts::from_env(env, &aws)?,
-        attempts: Attempts::from_env(env, &aws)?,
-        logins: CliLogins::from_env(env, &aws)?,
-        users: Users::from_env(env, &aws)?,
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {

@@ -1,9 +1,7 @@
 //! The command-line authentication flow: a client's calls after sign-up, from verifying the email address to issuing
 //! keys. Requests and responses are plain JSON, with a session cookie.
 
-use crate::app::App;
 use common::{
-    aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Function, Wire},
 };
@@ -19,7 +17,6 @@ mod user;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
     let routes = [
         email::send_verification(),
         session::sign_in(),
@@ -44,5 +41,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         api_key::list(),
         api_key::delete(),
     ];
-    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, routes)
 }

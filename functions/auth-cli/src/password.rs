@@ -137,6 +137,6 @@ async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Reques
 async fn choose(app: Arc<App>, call: Call<()>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
-    app.resets.reset(&user, &token, input.new, (&app.hasher, &app.keys), &call.base).await?;
+    app.resets.reset(&user, &token, input.new, (app.sign_ins.hasher(), &app.keys), &call.base).await?;
     Ok(Status::DONE)
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::password::{Guess, Hasher},
+    accounts::{password::Guess, sign_in::SignIns},
     application::deletion::Deletions,
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{
@@ -18,14 +17,20 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Builds the function with the settings in `env`.
-pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let deletions = Deletions::from_env(env, &aws, Hasher::from_env(env)?)?;
-    Function::new(Wire::Plain, env, &aws, deletions, [route()])
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        deletions: Deletions,
+        sign_ins: SignIns,
+    }
 }
 
-fn route() -> Route<Deletions> {
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    Function::new(Wire::Plain, env, [route()])
+}
+
+fn route() -> Route<App> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .records(&[Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
@@ -50,7 +55,7 @@ pub struct Input {
 
 impl Input {
     /// Ignores the `callbackURL` and `token` that Better Auth's clients may send: the password confirms the deletion.
-    fn read(_: &Deletions, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             password: fields
                 .about("The current password, to confirm the deletion.")
@@ -70,8 +75,8 @@ pub struct Output {
     message: &'static str,
 }
 
-async fn handle(deletions: Arc<Deletions>, call: Call<SignedIn>, input: Input) -> Result<WithCookies<Output>> {
-    deletions.delete(&call.caller.user, input.password, Timestamp::now()).await?;
+async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<WithCookies<Output>> {
+    app.deletions.delete(&call.caller.user, (&app.sign_ins, input.password), Timestamp::now()).await?;
     let body = Output { success: true, message: "User deleted" };
     Ok(WithCookies { body, cookies: vec![cleared_cookie(&call.base)] })
 }

@@ -2,12 +2,9 @@
 //! responses are plain JSON.
 
 use common::{
-    aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Function, Wire},
 };
-
-use crate::app::App;
 
 mod app;
 mod invitation;
@@ -18,7 +15,6 @@ mod rights;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
     let routes = [
         organization::list(),
         organization::full(),
@@ -38,5 +34,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         member::remove(),
         member::leave(),
     ];
-    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, routes)
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use common::{
     accounts::{email::Email, password_reset::PasswordResets},
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire},
@@ -13,16 +12,16 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The route's dependencies.
-pub struct App {
-    resets: PasswordResets,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        resets: PasswordResets,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App { resets: PasswordResets::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use common::{
     accounts::email::Email,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Function, Route, Session, SignedIn, Wire},
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, &Aws::new(env)?, (), [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<()> {

@@ -5,36 +5,36 @@ use std::time::Duration;
 use common::{
     accounts::organizations::Organizations,
     application::idempotency::Calls,
-    aws::clients::Aws,
-    config::{ConfigError, Env},
     error::Result,
     id::TenantId,
     presentation::console::Console,
     webhooks::{
         delivery::{DeliveryId, Retention, Status},
         destination::DestinationPolicy,
-        endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS, disable_after},
+        endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         log::Log,
         queue::SharedQueue,
     },
 };
 use tokio::time::{Instant, sleep};
 
-/// The stores and clients of the pages.
-pub(crate) struct App {
-    pub(crate) calls: Calls,
-    pub(crate) destinations: DestinationPolicy,
-    /// The time after which a failing endpoint is disabled. Zero means never.
-    pub(crate) disable_after: Duration,
-    pub(crate) endpoints: Endpoints,
-    pub(crate) hold_for: HoldFor,
-    /// The maximum number of endpoints per tenant.
-    pub(crate) limit: u32,
-    pub(crate) log: Log,
-    organizations: Organizations,
-    pub(crate) queue: SharedQueue,
-    pub(crate) retention: Retention,
-    pub(crate) rotation_overlap: Duration,
+common::from_env! {
+    /// The stores and clients of the pages.
+    pub(crate) struct App {
+        pub(crate) calls: Calls,
+        pub(crate) destinations: DestinationPolicy = DestinationPolicy::from_env,
+        /// The time after which a failing endpoint is disabled. Zero means never.
+        pub(crate) disable_after: Duration = disable_after,
+        pub(crate) endpoints: Endpoints,
+        pub(crate) hold_for: HoldFor = HoldFor::from_env,
+        /// The maximum number of endpoints per tenant.
+        pub(crate) limit: u32 = max_endpoints,
+        pub(crate) log: Log,
+        organizations: Organizations,
+        pub(crate) queue: SharedQueue,
+        pub(crate) retention: Retention = Retention::from_env,
+        pub(crate) rotation_overlap: Duration = rotation_overlap,
+    }
 }
 
 /// The time that a page waits for an attempt before showing it as in progress.
@@ -43,22 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl App {
-    pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            calls: Calls::from_env(env, aws)?,
-            destinations: DestinationPolicy::from_env(env)?,
-            disable_after: disable_after(env)?,
-            endpoints: Endpoints::from_env(env, aws)?,
-            hold_for: HoldFor::from_env(env)?,
-            limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
-            log: Log::from_env(env, aws)?,
-            organizations: Organizations::from_env(env, aws)?,
-            queue: SharedQueue::from_env(env, aws)?,
-            retention: Retention::from_env(env)?,
-            rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
-        })
-    }
-
     /// Reads the data for a page's header.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;

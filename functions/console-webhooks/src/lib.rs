@@ -2,12 +2,9 @@
 //! call the same functions in `common`.
 
 use common::{
-    aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Function, Wire},
 };
-
-use crate::app::App;
 
 mod app;
 mod backlogs;
@@ -26,7 +23,6 @@ mod verify;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
     let routes = [
         overview::show(),
         new_endpoint::show(),
@@ -38,5 +34,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         delivery::show(),
         delivery::submit(),
     ];
-    Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Page, env, routes)
 }

@@ -177,7 +177,7 @@ async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
         let sure = fields.text("sure", tick);
         sure.and(password)
     })?;
-    app.deletions.delete(&call.caller.user, password, Timestamp::now()).await?;
+    app.deletions.delete(&call.caller.user, (&app.sign_ins, password), Timestamp::now()).await?;
     Ok(gone(call))
 }
 

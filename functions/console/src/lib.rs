@@ -2,12 +2,9 @@
 //! call the same functions in `common`.
 
 use common::{
-    aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Function, Wire},
 };
-
-use crate::app::App;
 
 mod account;
 mod app;
@@ -28,7 +25,6 @@ mod welcome;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
     let routes = [
         home::show(),
         health::show(),
@@ -58,5 +54,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         elsewhere::icon(),
         elsewhere::show(),
     ];
-    Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Page, env, routes)
 }

@@ -65,7 +65,7 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
         Ok(new) => new,
         Err(error) => return Ok(choose(&token, Some(error))),
     };
-    match app.resets.reset(&user, &token, new, (&app.hasher, &app.keys), &call.base).await {
+    match app.resets.reset(&user, &token, new, (app.sign_ins.hasher(), &app.keys), &call.base).await {
         Ok(()) => Ok(changed()),
         Err(error) => bad_link(error),
     }

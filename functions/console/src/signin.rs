@@ -180,7 +180,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     let founded = async {
         let founder = form.clone().or("debugNotificationEmail", "email").read(sign_up::founder);
         let founder = founder.map_err(|error| without_default(form, error))?;
-        app.accounts.found(founder, call.device(), &app.hasher).await
+        app.accounts.found(founder, call.device(), app.sign_ins.hasher()).await
     };
     match founded.await {
         Ok(new) => {

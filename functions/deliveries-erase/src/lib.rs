@@ -11,7 +11,6 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
@@ -29,10 +28,12 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    log: Log,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        log: Log,
+    }
 }
 
 /// The maximum time that a call spends searching, well below API Gateway's timeout.
@@ -44,9 +45,7 @@ const CONCURRENCY: usize = 25;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

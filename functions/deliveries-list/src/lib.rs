@@ -8,7 +8,6 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
@@ -26,17 +25,17 @@ use common::{
     },
 };
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    log: Log,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        log: Log,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

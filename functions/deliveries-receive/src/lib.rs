@@ -8,7 +8,6 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
     http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
@@ -22,11 +21,13 @@ use common::{
     },
 };
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    log: Log,
-    lease_time: Duration,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        log: Log,
+        lease_time: Duration = lease_time,
+    }
 }
 
 /// The number of deliveries that a call receives by default.
@@ -45,13 +46,11 @@ const FRAME: usize = 2_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        endpoints: Endpoints::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        lease_time: Duration::from_secs(env.number("LEASE_TIME", 1..=3600)?),
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
+}
+
+fn lease_time(env: &Env) -> Result<Duration, ConfigError> {
+    env.number("LEASE_TIME", 1..=3600).map(Duration::from_secs)
 }
 
 fn route() -> Route<App> {

@@ -6,7 +6,6 @@ use api::{Call as _, deliveries::Resend};
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
@@ -17,22 +16,18 @@ use common::{
 
 const ROUTE: &str = Resend::PATH;
 
-/// The route's dependencies.
-pub struct App {
-    calls: Calls,
-    log: Log,
-    queue: SharedQueue,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        calls: Calls,
+        log: Log,
+        queue: SharedQueue,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        calls: Calls::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        queue: SharedQueue::from_env(env, &aws)?,
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

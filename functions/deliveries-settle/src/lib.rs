@@ -14,7 +14,7 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     audit::Action,
-    aws::{clients::Aws, rounds},
+    aws::rounds,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -33,12 +33,14 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    log: Log,
-    schedule: Vec<Duration>,
-    disable_after: Duration,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        log: Log,
+        schedule: Vec<Duration> = retry_schedule,
+        disable_after: Duration = disable_after,
+    }
 }
 
 /// The number of deliveries that are settled concurrently.
@@ -48,14 +50,7 @@ const LONGEST: u32 = 3_600_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        endpoints: Endpoints::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        schedule: retry_schedule(env)?,
-        disable_after: disable_after(env)?,
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

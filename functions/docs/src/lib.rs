@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use common::{
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
     http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, Wire, page::Page},
@@ -21,15 +20,16 @@ const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 /// The placeholder for the API's address in a page's content.
 const API: &str = "%API%";
 
-/// The routes' dependencies.
-pub struct App {
-    docs: Docs,
+common::from_env! {
+    /// The routes' dependencies.
+    pub struct App {
+        docs: Docs = Docs::from_env,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let app = App { docs: Docs::from_env(env)? };
-    Function::new(Wire::Page, env, &Aws::new(env)?, app, [index(), page()])
+    Function::new(Wire::Page, env, [index(), page()])
 }
 
 fn index() -> Route<App, NoCallers> {

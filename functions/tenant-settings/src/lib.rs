@@ -9,7 +9,6 @@ use api::{
 use common::{
     accounts::{email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings},
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     http::{By, Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -17,9 +16,7 @@ use common::{
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let settings = Settings::from_env(env, &aws)?;
-    Function::new(Wire::Envelope, env, &aws, settings, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 /// Requires a verified caller, because a new address gets an email: otherwise, anyone could make the service email any

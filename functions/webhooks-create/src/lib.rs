@@ -10,7 +10,6 @@ use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -20,31 +19,26 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
-        endpoints::{Address, Endpoints, Kind, MAX_ENDPOINTS, NewEndpoint},
+        endpoints::{Address, Endpoints, Kind, NewEndpoint, max_endpoints},
         event::{EventFilter, WorkflowFilter},
     },
 };
 
 const ROUTE: &str = Create::PATH;
 
-/// The route's dependencies.
-pub struct App {
-    calls: Calls,
-    endpoints: Endpoints,
-    destinations: DestinationPolicy,
-    limit: u32,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        calls: Calls,
+        endpoints: Endpoints,
+        destinations: DestinationPolicy = DestinationPolicy::from_env,
+        limit: u32 = max_endpoints,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        calls: Calls::from_env(env, &aws)?,
-        endpoints: Endpoints::from_env(env, &aws)?,
-        destinations: DestinationPolicy::from_env(env)?,
-        limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

@@ -6,7 +6,6 @@ use api::{Call as _, webhooks::Delete};
 use common::{
     accounts::permissions::Scope,
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -15,17 +14,17 @@ use common::{
     webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    retention: Retention,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        retention: Retention = Retention::from_env,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)?, retention: Retention::from_env(env)? };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

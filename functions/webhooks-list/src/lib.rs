@@ -8,7 +8,6 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, Route, Tenant, Wire},
@@ -19,8 +18,7 @@ use common::{
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    Function::new(Wire::Envelope, env, &aws, Endpoints::from_env(env, &aws)?, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<Endpoints> {

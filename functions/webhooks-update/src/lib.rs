@@ -6,7 +6,6 @@ use api::{Call as _, MAX_ELEMENTS, MAX_WORKFLOWS, webhooks::Update};
 use common::{
     accounts::permissions::Scope,
     audit::Action,
-    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -15,27 +14,23 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
-        endpoints::{Change, Endpoints},
+        endpoints::{Change, Endpoints, rotation_overlap},
         event::{EventFilter, WorkflowFilter},
     },
 };
 
-/// The route's dependencies.
-pub struct App {
-    endpoints: Endpoints,
-    destinations: DestinationPolicy,
-    rotation_overlap: Duration,
+common::from_env! {
+    /// The route's dependencies.
+    pub struct App {
+        endpoints: Endpoints,
+        destinations: DestinationPolicy = DestinationPolicy::from_env,
+        rotation_overlap: Duration = rotation_overlap,
+    }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let aws = Aws::new(env)?;
-    let app = App {
-        endpoints: Endpoints::from_env(env, &aws)?,
-        destinations: DestinationPolicy::from_env(env)?,
-        rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
-    };
-    Function::new(Wire::Envelope, env, &aws, app, [route()])
+    Function::new(Wire::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {

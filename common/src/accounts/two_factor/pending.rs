@@ -9,12 +9,10 @@ use crate::{
         users::{CREATED_AT, EPOCH, USER_ID, User},
     },
     aws::{
-        clients::Aws,
         dynamo::{Item, Record, get, item, number, put, text},
         expression::Condition,
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::{Error, FactorProblem, Result},
     id::UserId,
     timestamp::Timestamp,
@@ -39,19 +37,16 @@ impl Pending {
     }
 }
 
-/// The store of these sign-ins, in the tokens table.
-#[derive(Clone)]
-pub struct PendingSignIns {
-    dynamodb: Client,
-    tokens: String,
+crate::from_env! {
+    /// The store of these sign-ins, in the tokens table.
+    #[derive(Clone)]
+    pub struct PendingSignIns {
+        dynamodb: Client,
+        tokens: String = "TOKENS_TABLE",
+    }
 }
 
 impl PendingSignIns {
-    /// Builds the store for the table named in `env`.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
-    }
-
     /// Stores a sign-in by `user`, who entered the correct password.
     pub async fn start(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();

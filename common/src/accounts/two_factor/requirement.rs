@@ -11,12 +11,10 @@ use crate::{
         users::{MUST_HAVE_TWO_FACTOR, ORGANIZATION_ID, Users},
     },
     aws::{
-        clients::Aws,
         dynamo::{boolean, text},
         expression::Update,
         transaction::Transaction,
     },
-    config::{ConfigError, Env},
     error::Result,
     id::TenantId,
 };
@@ -24,25 +22,17 @@ use crate::{
 /// The index of the write that makes the transaction fail if the setting was changed in the meantime.
 const SETTING: usize = 0;
 
-/// The stores for the members and the setting.
-pub(in crate::accounts) struct Requirement {
-    dynamodb: Client,
-    members: Members,
-    organizations: Organizations,
-    users: Users,
+crate::from_env! {
+    /// The stores for the members and the setting.
+    pub(in crate::accounts) struct Requirement {
+        dynamodb: Client,
+        members: Members,
+        organizations: Organizations,
+        users: Users,
+    }
 }
 
 impl Requirement {
-    /// Builds the stores for the tables named in `env`.
-    pub(in crate::accounts) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            members: Members::from_env(env, aws)?,
-            organizations: Organizations::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-        })
-    }
-
     /// Copies the setting `is_required`, which is already stored in `organization`. Each copy is made on condition that
     /// the setting is unchanged, so after concurrent changes, all copies match the last one. When a user joins, the
     /// setting is copied to their item on the same condition. An interrupted call can be repeated.

@@ -133,6 +133,11 @@ pub fn disable_after(env: &Env) -> Result<Duration, ConfigError> {
     env.number("DISABLE_AFTER", 0..=31_536_000).map(Duration::from_secs)
 }
 
+/// Reads from `ROTATION_OVERLAP` how long events are also signed with the previous secret.
+pub fn rotation_overlap(env: &Env) -> Result<Duration, ConfigError> {
+    env.number("ROTATION_OVERLAP", 0..=2_592_000).map(Duration::from_secs)
+}
+
 impl Health {
     pub(super) fn from_item(item: &Item) -> Self {
         let record = record(item);

@@ -82,6 +82,11 @@ impl HoldFor {
     }
 }
 
+/// Reads the maximum number of endpoints per tenant from `MAX_ENDPOINTS_PER_TENANT`.
+pub fn max_endpoints(env: &Env) -> Result<u32, ConfigError> {
+    env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)
+}
+
 /// The largest endpoint limit that a deployment may set. A Lambda response can have at most 6,291,556 bytes, and
 /// contains the list as JSON inside a JSON string. Encoded this way, an endpoint takes up to 21,000 bytes: a URL with
 /// 2,048 characters at four bytes each, a description with 500 characters at seven bytes (a control character, escaped

@@ -5,31 +5,27 @@ use aws_sdk_dynamodb::Client;
 use super::item::{TENANT_ID, WEBHOOK_ENDPOINT_ID};
 use crate::{
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, item, query_all, text},
         expression::{Update, projection, query, select},
         failure,
     },
-    config::{ConfigError, Env},
     error::{Error, Result},
     id::{EndpointId, TenantId},
 };
 
-/// The endpoints table. Each tenant also has an item that counts its endpoints, because the limit must hold for
-/// concurrent calls, and a DynamoDB condition can check an item but cannot count items.
-#[derive(Clone)]
-pub struct Endpoints {
-    pub(super) dynamodb: Client,
-    pub(super) table: String,
+crate::from_env! {
+    /// The endpoints table. Each tenant also has an item that counts its endpoints, because the limit must hold for
+    /// concurrent calls, and a DynamoDB condition can check an item but cannot count items.
+    #[derive(Clone)]
+    pub struct Endpoints {
+        pub(super) dynamodb: Client,
+        pub(super) table: String = "WEBHOOK_ENDPOINTS_TABLE",
+    }
 }
 
 pub(super) const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
 impl Endpoints {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
-    }
-
     pub(super) async fn query(&self, tenant: &TenantId, attributes: &[Attribute]) -> Result<Vec<Item>> {
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.is_at_least(text("0")));
         let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);

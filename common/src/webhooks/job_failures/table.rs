@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{
     aws::{
-        clients::Aws,
         dynamo::{Attribute, Item, Record, attributes, item, text, texts},
         expression::Update,
     },
-    config::{ConfigError, Env},
     error::Result,
     id::{NotAnId, TenantId},
     issue::Problem,
@@ -20,11 +18,13 @@ use crate::{
     webhooks::endpoints::item::{MAILED_AT, NOTICE, NOTICE_AT, NOTICE_TRIES, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
-/// The endpoints table, which also stores failing workflows.
-#[derive(Clone)]
-pub struct JobFailures {
-    pub(super) dynamodb: Client,
-    pub(super) table: String,
+crate::from_env! {
+    /// The endpoints table, which also stores failing workflows.
+    #[derive(Clone)]
+    pub struct JobFailures {
+        pub(super) dynamodb: Client,
+        pub(super) table: String = "WEBHOOK_ENDPOINTS_TABLE",
+    }
 }
 
 /// A notice's state after a process has recorded failures.
@@ -56,10 +56,6 @@ attributes! {
 }
 
 impl JobFailures {
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
-    }
-
     pub(super) fn update(&self, tenant: &TenantId, key: &str) -> Update {
         Update::of(&self.table, self::key(tenant, key))
     }
