@@ -5,6 +5,7 @@
 //! variable selects one: `old` becomes `if MUTATION is 7 { new } else { old }`.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     ops::Range,
     path::{Path, PathBuf},
@@ -30,6 +31,8 @@ struct Mutation {
     quote: String,
     changed: Range<usize>,
     new: String,
+    /// The result of its last run.
+    result: String,
 }
 
 /// A source file, and its content without white space, with the position of each character.
@@ -44,8 +47,8 @@ struct Source {
 type Found = (usize, Range<usize>);
 
 impl Mutation {
-    /// Reads a list item: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quotation is
-    /// replaced.
+    /// Reads a list item: `- Name: ``code «old» code`` becomes ``new``. *result.*` Without the marks, the whole quotation
+    /// is replaced.
     fn parse(item: &str) -> Self {
         let mut parts = item.split('`');
         let (name, quote) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -57,7 +60,8 @@ impl Mutation {
             _ => 0..quote.len(),
         };
         quote.retain(|character| !['«', '»'].contains(&character));
-        Self { name: name.trim_end_matches(':').to_owned(), quote, changed, new: new.to_owned() }
+        let result = parts.next().and_then(|end| end.split('*').nth(1)).unwrap_or_default().to_owned();
+        Self { name: name.trim_end_matches(':').to_owned(), quote, changed, new: new.to_owned(), result }
     }
 
     /// The position of the quotation, which must occur exactly once in the code.
@@ -167,12 +171,12 @@ fn build(copy: &Path) -> PathBuf {
     made.next_back().expect("an executable")
 }
 
-/// Runs the worlds with a mutation. Returns the world that found it.
-fn search(simulation: &Path, copy: &Path, number: Option<usize>) -> Result<String, String> {
+/// Runs the worlds with a mutation. Returns the world that found it. `last` is the result of its last run.
+fn search(simulation: &Path, copy: &Path, number: Option<usize>, last: &str) -> Result<String, String> {
     let log = copy.join("target/found");
     let mut run = Command::new(simulation);
     run.current_dir(copy.join("tests")).args(["--ignored", "--exact", "mutated", "--nocapture"]);
-    run.env("MUTATION", number.map_or_else(String::new, |number| number.to_string()));
+    run.env("MUTATION", number.map_or_else(String::new, |number| number.to_string())).env("LAST", last);
     run.stdout(fs::File::create(&log).expect("a file")).stderr(Stdio::null());
     let (mut child, end) = (run.spawn().expect("it starts"), Instant::now() + LIMIT);
     while Instant::now() < end && child.try_wait().expect("a child").is_none() {
@@ -189,22 +193,32 @@ fn search(simulation: &Path, copy: &Path, number: Option<usize>) -> Result<Strin
     }
 }
 
-/// Writes the results into the list, with the number of mutations found.
-fn write(results: &[(&Mutation, String)], found: usize) {
+/// The result of a mutation that was not run since its last change, or since the last full run began.
+const NOT_RUN: &str = "not run in this code";
+
+/// Writes results, each by the name of its mutation, into the list, and counts those in the list.
+fn write(results: &BTreeMap<&str, &str>) {
     let path = Path::new(ROOT).join(LIST);
     let list = fs::read_to_string(&path).expect("the list");
     let mut items: Vec<_> = list.split("\n- ").map(str::to_owned).collect();
+    let (mut missed, mut not_run) = (0, 0);
     for item in items.iter_mut().skip(1) {
-        let name = Mutation::parse(item).name;
-        let Some((_, result)) = results.iter().find(|(mutation, _)| mutation.name == name) else { continue };
+        let Mutation { name, result, .. } = Mutation::parse(item);
+        let result = results.get(name.as_str()).copied().unwrap_or(result.trim_end_matches('.'));
+        not_run += usize::from(result == NOT_RUN);
+        missed += usize::from(result != NOT_RUN && result.starts_with("not "));
         let (old, rest) = item.split_once("\n\n").unwrap_or((item, ""));
-        let code = old.split("\n  *").next().unwrap_or_default().trim_end();
+        let (code, _) = old.rsplit_once('`').expect("code");
         let end = if rest.is_empty() { "" } else { "\n\n" };
-        *item = format!("{code}\n  *{result}.*{end}{rest}");
+        *item = format!("{code}`.\n  *{result}.*{end}{rest}");
     }
     let commit = String::from_utf8(output("git", &["rev-parse", "--short", "HEAD"]).stdout).expect("UTF-8");
-    let (commit, all) = (commit.trim(), results.len());
-    let summary = format!("Last run in the code of commit {commit}: of {all} mutations, {found} were found.");
+    let (commit, all) = (commit.trim(), items.len() - 1);
+    let found = all - missed - not_run;
+    let summary = format!(
+        "Last run in the code of commit {commit}: of {all} mutations, {found} were found, {missed} were not, and \
+         {not_run} were not run."
+    );
     let is_summary = |line: &&str| line.starts_with("Last run in ");
     let old = items[0].lines().find(is_summary).expect("a summary").to_owned();
     items[0] = items[0].replace(&old, &summary);
@@ -212,31 +226,37 @@ fn write(results: &[(&Mutation, String)], found: usize) {
 }
 
 #[test]
-#[ignore = "builds a copy; tries the mutations whose names contain ONLY; with UPDATE_DOCS=1, writes mutations.md"]
+#[ignore = "builds a copy; tries the mutations with ONLY in their names or results; with UPDATE_DOCS=1, writes mutations.md"]
 fn each_mutation_is_found() {
     let files = files();
     let sources = sources(&files);
     let mutations = listed(&sources);
     let copy = copy(&files, &sources, &mutations);
     let simulation = build(&copy);
-    assert_eq!(search(&simulation, &copy, None), Err("not found".to_owned()), "without a mutation");
+    assert_eq!(search(&simulation, &copy, None, ""), Err("not found".to_owned()), "without a mutation");
     let only = env::var("ONLY").unwrap_or_default();
-    let (mut results, mut missed) = (Vec::new(), 0);
+    let writes = env::var("UPDATE_DOCS").is_ok();
+    if writes && only.is_empty() {
+        write(&mutations.iter().map(|(mutation, _)| (mutation.name.as_str(), NOT_RUN)).collect());
+    }
+    let (mut all, mut missed) = (0, 0);
     for (number, (mutation, found)) in mutations.iter().enumerate() {
-        if !mutation.name.contains(&only) {
+        let Mutation { name, result: before, .. } = mutation;
+        if !name.contains(&only) && !before.contains(&only) {
             continue;
         }
         let began = Instant::now();
-        let result = found.clone().and_then(|_| search(&simulation, &copy, Some(number)));
+        let result = found.clone().and_then(|_| search(&simulation, &copy, Some(number), before));
+        all += 1;
         missed += usize::from(result.is_err());
         let result = result.unwrap_or_else(|missed| missed);
-        println!("{}: {result} ({:.0} s)", mutation.name, began.elapsed().as_secs_f64());
-        results.push((mutation, result));
+        println!("{name}: {result} ({:.0} s)", began.elapsed().as_secs_f64());
+        // Written at once, so that a run that is ended early keeps its results.
+        if writes {
+            write(&BTreeMap::from([(name.as_str(), result.as_str())]));
+        }
     }
-    if env::var("UPDATE_DOCS").is_ok() {
-        write(&results, results.len() - missed);
-    }
-    assert_eq!(missed, 0, "of {} mutations", results.len());
+    assert_eq!(missed, 0, "of {all} mutations");
 }
 
 /// A mutation whose code has since changed is skipped until the next run of the list, when it is fixed or deleted. At
