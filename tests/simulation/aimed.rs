@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use common::webhooks::delivery::MAX_AGE;
+
 use crate::{
     SHARE,
     check::Violation,
@@ -107,12 +109,14 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
         hold_for: 604_800,
         overlap: 86_400,
         processes: Processes::Few(1, 4),
+        slow_invocations: usize::MAX,
         order: Order::Oldest,
         slots: 100,
         skew: 0,
         sweep_every: 1,
         sweeps_idly: false,
         trouble: seconds(60),
+        age: Duration::ZERO,
         tenants: vec![Tenant { endpoints, callbacks: receiver(&[], Manner::Prompt) }],
         events: events.collect(),
         actions: calls.iter().map(action).collect(),
@@ -180,7 +184,11 @@ fn as_they_are() -> Vec<Aimed> {
     // The receiver fails at once, so the limits for hanging receivers do not apply.
     let refuses = world(&[1, 60], vec![receiver(&[(1200, Manner::Refuses)], Manner::Prompt)], &[0; 100], &[]);
     let refuses = Aimed { name: "many deliveries wait for an endpoint that refuses".to_owned(), script: refuses };
-    let all = small().into_iter().chain(large()).chain([whole, many, refuses, long]);
+    // The events have waited for almost three days, so most of their deliveries expire before they are attempted.
+    let old = world(&[1], vec![receiver(&[], Manner::Hangs)], &[0; 30], &[]);
+    let old = Script { age: MAX_AGE - seconds(120), ..old };
+    let old = Aimed { name: "old events for an endpoint that hangs".to_owned(), script: old };
+    let all = small().into_iter().chain(large()).chain([whole, many, refuses, long, old]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
@@ -195,7 +203,7 @@ fn copies() -> Vec<Aimed> {
             seed,
             processes: Processes::Few(2, 1),
             order: Order::Any,
-            faults: vec![Fault::Duplicate(send, 0)],
+            faults: vec![Fault::Overlapping(send)],
             ..one.clone()
         },
     };
@@ -297,19 +305,29 @@ pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
     Some((all[number].name.clone(), violations.first()?.invariant))
 }
 
-fn hold(all: &[Aimed]) {
-    let failed = failures(all, false);
-    println!("{} runs", all.len());
-    let Some((number, _)) = failed.first() else { return };
-    let Aimed { name, script } = &all[*number];
+fn show(Aimed { name, script }: &Aimed) {
     let Run { history, violations, .. } = run(script);
     println!("{name}\n\n{script}");
     history.iter().for_each(|line| println!("{line}"));
     for violation in &violations {
         println!("\nviolated: {}: {}", violation.invariant, violation.detail);
     }
+}
+
+fn hold(all: &[Aimed]) {
+    let failed = failures(all, false);
+    println!("{} runs", all.len());
+    let Some((number, _)) = failed.first() else { return };
+    show(&all[*number]);
     let others: Vec<_> = failed.iter().map(|(number, _)| all[*number].name.as_str()).collect();
     panic!("{} of {} fail: {others:#?}", failed.len(), all.len());
+}
+
+#[test]
+#[ignore = "shows the run of the world with the name WORLD"]
+fn one_world() {
+    let name = std::env::var("WORLD").expect("WORLD");
+    all().iter().filter(|aimed| aimed.name == name).for_each(show);
 }
 
 #[test]

@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// The shape of a crowd.
 #[derive(Clone, Copy)]
-struct Crowd {
+pub(crate) struct Crowd {
     /// The number of bad tenants, and the number of endpoints of each.
     bad: usize,
     endpoints: usize,
@@ -72,6 +72,7 @@ struct Crowd {
     goes_on: bool,
     /// The number of the neighbor's events in each burst, and after it.
     own: u32,
+    slow_invocations: usize,
     is_fair: bool,
     /// The end of the run.
     ends: Time,
@@ -90,6 +91,8 @@ struct Figures {
     bursts: Vec<[Latencies; 4]>,
     /// The deliveries to the receiver that becomes slow, from that time on.
     slowing: Latencies,
+    /// The bad tenants' deliveries of the first burst.
+    bad: Latencies,
     /// The number of the neighbor's deliveries that are in the log without an attempt.
     untried: usize,
     /// The number of attempts for all tenants; for healthy tenants, it is small and constant.
@@ -130,12 +133,14 @@ impl Crowd {
             hold_for: 604_800,
             overlap: 86_400,
             processes: Processes::Lambda,
+            slow_invocations: self.slow_invocations,
             order: if self.is_fair { Order::Fair } else { Order::Oldest },
             slots: 200,
             skew: 0,
             sweep_every: 1,
             sweeps_idly: true,
             trouble: self.ends,
+            age: Duration::ZERO,
             tenants: well.chain(bad).collect(),
             events: self.events(),
             actions: Vec::new(),
@@ -218,12 +223,9 @@ impl Figures {
         let state = world.state();
         let (mut arrivals, mut attempts) = (BTreeMap::new(), state.refused);
         for post in &state.posts {
-            if post.to.0 >= FIRST_BAD {
-                attempts += 1;
-                continue;
-            }
-            // Requests that were cut off are omitted, because the receiver that becomes slow gets them again.
-            if post.to.0 == SLOWING && !post.taken {
+            attempts += usize::from(post.to.0 >= FIRST_BAD);
+            // Requests that were cut off are omitted, because these receivers get them again.
+            if post.to.0 >= SLOWING && !post.taken {
                 continue;
             }
             let body: Value = serde_json::from_str(&post.body).expect("JSON");
@@ -249,6 +251,7 @@ impl Figures {
         Self {
             bursts: bursts.into(),
             slowing: latencies(&|event| event.tenant == SLOWING && event.at >= SLOWS),
+            bad: latencies(&|event| event.tenant >= FIRST_BAD && event.at < BURSTS[0] + BURST),
             untried,
             attempts,
             invocations: state.invocations,
@@ -278,7 +281,7 @@ impl fmt::Display for Latencies {
 
 impl fmt::Display for Crowd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bad, endpoints, manner, slow, then, events, .. } = self;
+        let Self { bad, endpoints, manner, slow, then, events, slow_invocations, .. } = self;
         let to = match self.audience {
             Audience::Endpoints => format!("{bad} x {endpoints}"),
             Audience::OwnCallback => format!("{bad}, callbacks to many"),
@@ -287,7 +290,8 @@ impl fmt::Display for Crowd {
         let (more, queue) = (if self.goes_on { "+" } else { "" }, if self.is_fair { "fair" } else { "in order" });
         let then = then.map_or_else(String::new, |then| format!(", then {then:?}"));
         let beside = if *slow == SLOW { String::new() } else { format!(", beside {slow:?}") };
-        write!(f, "{:<58}", format!("{manner:?}{then} {to}, {events}{more} events, {queue}{beside}"))
+        let few = if *slow_invocations < 100 { format!(", {slow_invocations} invocations") } else { String::new() };
+        write!(f, "{:<58}", format!("{manner:?}{then} {to}, {events}{more} events, {queue}{beside}{few}"))
     }
 }
 
@@ -296,17 +300,18 @@ impl fmt::Display for Figures {
         for [in_it, after_it, new, slow] in &self.bursts {
             write!(f, "| {in_it} | {after_it} | {new} | {slow} ")?;
         }
-        let Self { slowing, untried, attempts, invocations, sqs_requests, writes, .. } = self;
+        let Self { slowing, bad, untried, attempts, invocations, sqs_requests, writes, .. } = self;
         let billed = self.billed.as_secs();
         write!(
             f,
-            "| {slowing} | {untried:>4} | {attempts:>7} {invocations:>7} {billed:>7} {sqs_requests:>7} {writes:>7}"
+            "| {slowing} | {bad} | {untried:>4} | {attempts:>7} {invocations:>7} {billed:>7} {sqs_requests:>7} {writes:>7}"
         )
     }
 }
 
 const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst | after it | new tenants | slow | \
-                      known: in the burst | after it | new tenants | slow | becoming slow | untried | \
+                      known: in the burst | after it | new tenants | slow | becoming slow | the bad, cold | \
+                      untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
 /// The crowds for the figures. With `goes_on`, which causes ten times the work, there are only ten tenants and no fair
@@ -351,6 +356,7 @@ fn crowds() -> Vec<Crowd> {
                     events,
                     goes_on,
                     own: 100,
+                    slow_invocations: usize::MAX,
                     is_fair,
                     ends: Duration::from_secs(200),
                 });
@@ -390,6 +396,7 @@ const SMALL: Crowd = Crowd {
     events: 55,
     goes_on: false,
     own: 8,
+    slow_invocations: usize::MAX,
     is_fair: false,
     ends: Duration::from_secs(90),
 };
@@ -409,6 +416,8 @@ const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), 
 const BESIDE_SLUGGISH: Crowd = Crowd { neighbor: Manner::Answers(200, 400, None), ..BESIDE_STEADY };
 /// More deliveries to slow receivers than the capacity allows, from one tenant and from many.
 const MANY_SLOW: Crowd = Crowd { bad: 1, manner: Manner::Answers(200, 1400, None), events: 1200, own: 20, ..SMALL };
+/// The same in a smaller service, where a crowd would occupy all invocations for slow receivers for seconds.
+const CROWDED: Crowd = Crowd { events: 400, slow_invocations: 10, ..MANY_SLOW };
 const SLOWER: Crowd = Crowd { manner: Manner::Answers(200, 2900, None), ..MANY_SLOW };
 const SLOW_TENANTS: Crowd = Crowd { bad: 50, ..MANY_SLOW };
 /// A receiver that takes two seconds, and therefore shares the queue of hanging receivers: alone, and beside crowds.
@@ -419,7 +428,9 @@ const LATE_BESIDE_CALLBACKS: Crowd =
     Crowd { manner: Manner::Hangs, audience: Audience::OwnCallback, bad: 1, events: 1500, ..LATE_ALONE };
 const LATE_BESIDE_ENDPOINTS: Crowd =
     Crowd { endpoints: 10, events: 1000, audience: Audience::Endpoints, ..LATE_BESIDE_CALLBACKS };
-const LARGE: [Crowd; 8] =
+pub(crate) const SMALL_ONES: [Crowd; 7] =
+    [SMALL, SLOWLY, CALLBACKS, MANY_CALLBACKS, MANY_ENDPOINTS, JUST_IN_TIME, CROWDED];
+pub(crate) const LARGE: [Crowd; 8] =
     [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY, BESIDE_SLUGGISH, MANY_SLOW, SLOWER, SLOW_TENANTS];
 
 /// The rule that a crowd violates by delaying other tenants too much, if any.
@@ -428,7 +439,11 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
     println!("{HEADER}\n{crowd}{figures}");
     // Slow receivers wait for at most one attempt at a different receiver, which is cut off after a second and a half.
     let bounds = [(5, 7), (1, 2)].map(|(good, slow)| (Duration::from_secs(good), Duration::from_secs(slow)));
-    let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
+    let exceeds = |wait: Option<Duration>, bound| wait.is_none_or(|wait| wait > bound);
+    let is_late = |latencies: &Latencies, bound| exceeds(latencies.percentile(99), bound);
+    // If there are only a few invocations for slow receivers, half of the deliveries are not delayed by much.
+    let percent = if crowd.slow_invocations == usize::MAX { 99 } else { 50 };
+    let is_late_and_slow = |latencies: &Latencies, bound| exceeds(latencies.percentile(percent), bound);
     for ([in_it, after_it, new, slow], (bound, slow_bound)) in figures.bursts.iter().zip(bounds) {
         if in_it.missing + after_it.missing + new.missing + slow.missing > 0 {
             return Some("everything is delivered despite a crowd");
@@ -438,21 +453,26 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
         }
         // Receivers that begin to hang share the queue of slow receivers until an attempt at each of them is cut off.
         let until_known = Duration::from_millis(if crowd.then.is_some() { 1500 } else { 0 });
-        if is_late(slow, slow_bound + until_known) {
+        if is_late_and_slow(slow, slow_bound + until_known) {
             return Some("slow receivers do not wait for a crowd");
         }
     }
     // A receiver that becomes slow gets a trial, and then shares the queue of slow receivers.
-    if figures.slowing.missing > 0 || is_late(&figures.slowing, Duration::from_secs(6)) {
+    if figures.slowing.missing > 0 || is_late_and_slow(&figures.slowing, Duration::from_secs(6)) {
         return Some("receivers that become slow do not wait for a crowd");
+    }
+    // Receivers that are merely slow get all events of a burst before the next one.
+    if crowd.then.is_none() && matches!(crowd.manner, Manner::Answers(200, ..1500, _)) && figures.bad.missing > 0 {
+        return Some("a crowd of slow receivers gets its deliveries");
     }
     (figures.untried > 0).then_some("no first attempt is postponed for a crowd")
 }
 
-/// For `mutations.rs`: the first crowd that breaks a rule.
-pub(crate) fn first() -> Option<(String, &'static str)> {
-    let small = [SMALL, SLOWLY, CALLBACKS, MANY_CALLBACKS, MANY_ENDPOINTS, JUST_IN_TIME];
-    small.iter().chain(&LARGE).find_map(|crowd| {
+/// For `mutations.rs`: the first of these crowds that breaks a rule. The crowd in `last` comes first.
+pub(crate) fn first(crowds: &[Crowd], last: &str) -> Option<(String, &'static str)> {
+    let mut crowds: Vec<_> = crowds.iter().collect();
+    crowds.sort_by_key(|crowd| !last.contains(crowd.to_string().trim_end()));
+    crowds.into_iter().find_map(|crowd| {
         let violation = std::panic::catch_unwind(|| violation(crowd)).unwrap_or(Some("nothing panics"))?;
         Some((format!("a crowd, {}", crowd.to_string().trim_end()), violation))
     })
@@ -487,6 +507,12 @@ fn many_hanging_endpoints_of_a_tenant_do_not_delay_others() {
 #[test]
 fn a_receiver_that_is_mostly_just_in_time_does_not_delay_others() {
     assert_eq!(violation(&JUST_IN_TIME), None);
+}
+
+#[test]
+#[ignore = "takes some seconds of CPU time, in CI"]
+fn a_crowd_rests_so_that_other_slow_receivers_get_their_turn() {
+    assert_eq!(violation(&CROWDED), None);
 }
 
 #[test]

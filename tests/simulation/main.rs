@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! SEEDS=300 cargo test -p tests --test simulation digests -- --ignored --nocapture    # a digest of each history
-//! cargo test --test simulation -- --ignored remaining many_hanging_endpoints bounded_rate    # the runs that only CI makes
+//! cargo test --test simulation -- --ignored remaining many_hanging a_crowd_rests bounded_rate    # the runs that only CI makes
 //! cargo test -p tests --test simulation worlds_with_long_waits -- --ignored           # aimed faults, all calls of all worlds
 //! CROWD=Hangs cargo test --profile bench -p tests --test simulation figures_of_a_crowd -- --ignored --nocapture
 //! cargo test -p tests --test simulation an_hour_of -- --ignored --nocapture           # an hour without receivers, at full length
@@ -189,23 +189,38 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.rs`: prints the first world of any kind that violates a promise.
+/// A search for the first world of a kind that violates a promise.
+type Search<'a> = &'a dyn Fn() -> Option<(String, &'static str)>;
+
+/// The first of these seeds that fails, and the promise that it breaks.
+fn first_of(seeds: std::ops::Range<u64>) -> Option<(String, &'static str)> {
+    let seed = run_all(seeds).failed?;
+    let run = std::panic::catch_unwind(|| run(&Script::of(seed)));
+    let violated = run.map(|run| run.violations.first().map_or("a seed decides everything", |it| it.invariant));
+    Some((format!("seed {seed}"), violated.unwrap_or("nothing panics")))
+}
+
+/// For `mutations.rs`: prints the first world of any kind that violates a promise. The kind of `LAST`, which is the
+/// world that found the mutation in an earlier run, is searched first.
 #[test]
 #[ignore = "for mutations.rs"]
 fn mutated() {
-    let in_seeds = || {
-        let seed = run_all(0..number("SEEDS").unwrap_or(320)).failed?;
-        let run = std::panic::catch_unwind(|| run(&Script::of(seed)));
-        let violated = run.map(|run| run.violations.first().map_or("a seed decides everything", |it| it.invariant));
-        Some((format!("seed {seed}"), violated.unwrap_or("nothing panics")))
-    };
-    let found = aimed::first(true)
-        .or_else(in_seeds)
-        .or_else(|| aimed::first(false))
-        .or_else(pull::first)
-        .or_else(hour::first)
-        .or_else(crowd::first);
-    if let Some((world, violated)) = found {
+    let last = std::env::var("LAST").unwrap_or_default();
+    let seed = last.strip_prefix("seed ").and_then(|rest| rest.split(':').next()?.parse().ok());
+    let again = seed.and_then(|seed| first_of(seed..seed + 1));
+    let is_aimed = last.contains(", as it is: ") || last.starts_with("copies") || last.starts_with("a late copy");
+    let is_of_a_call = last.matches(": ").count() > 1;
+    let mut kinds: [(bool, Search<'_>); 7] = [
+        (is_aimed, &|| aimed::first(true)),
+        (last.starts_with("a crowd"), &|| crowd::first(&crowd::SMALL_ONES, &last)),
+        (last.starts_with("seed"), &|| first_of(0..number("SEEDS").unwrap_or(320))),
+        (last.starts_with("pull"), &pull::first),
+        (last.starts_with("an hour"), &hour::first),
+        (last.starts_with("a crowd"), &|| crowd::first(&crowd::LARGE, &last)),
+        (is_of_a_call, &|| aimed::first(false)),
+    ];
+    kinds.sort_by_key(|(is_the_last, _)| !is_the_last);
+    if let Some((world, violated)) = again.or_else(|| kinds.iter().find_map(|(_, search)| search())) {
         println!("found: {world}: {violated}");
     }
 }

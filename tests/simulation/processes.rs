@@ -36,6 +36,8 @@ use crate::{
 
 const DELIVER: &str = "webhooks-deliver";
 const WAKE: &str = "deliveries-wake";
+/// The queue for slow receivers.
+const SLOW: &str = "slow-deliveries";
 /// A sweep wakes a due delivery after this many milliseconds.
 const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
@@ -268,7 +270,8 @@ impl Fleet {
     pub(crate) async fn poll(self: Arc<Self>, queue: String) {
         let world = &self.world;
         let Polled { batch_size, maximum_concurrency } = world.plan.functions[DELIVER].queues[&queue];
-        let permits = Arc::new(Semaphore::new(maximum_concurrency));
+        let most = if queue == SLOW { world.script.slow_invocations } else { usize::MAX };
+        let permits = Arc::new(Semaphore::new(maximum_concurrency.min(most)));
         loop {
             let permit = Arc::clone(&permits).acquire_owned().await.expect("it stays open");
             let next = world.state().queues[&queue].next();

@@ -353,8 +353,9 @@ impl Client {
     }
 }
 
-/// A number of requests that no finite run reaches.
+/// Numbers of requests and invocations that no finite run reaches.
 const MOST_POSTS: usize = 5_000;
+const MOST_INVOCATIONS: usize = 20_000;
 
 /// Waits until no work is left.
 ///
@@ -373,7 +374,10 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
             (state.queues.values().filter_map(crate::queue::Queue::next).min(), state.busy)
         };
         let now = world.now();
-        let is_endless = world.state().posts.len() > MOST_POSTS;
+        let is_endless = {
+            let state = world.state();
+            state.posts.len() > MOST_POSTS || state.invocations > MOST_INVOCATIONS
+        };
         if now > limit || is_endless {
             let queues: Vec<_> = world.state().queues.values().flat_map(crate::queue::Queue::describe).collect();
             return Err(format!("at {}: messages {queues:?}, pending {:?}", stamp(now), pending(world)));

@@ -22,6 +22,8 @@ pub(crate) struct Script {
     /// `ROTATION_OVERLAP`, in seconds.
     pub(crate) overlap: u64,
     pub(crate) processes: Processes,
+    /// The number of concurrent invocations for slow receivers, if lower than the template's.
+    pub(crate) slow_invocations: usize,
     pub(crate) order: Order,
     /// `MAX_CONCURRENT_ATTEMPTS`.
     pub(crate) slots: usize,
@@ -34,6 +36,8 @@ pub(crate) struct Script {
     pub(crate) sweeps_idly: bool,
     /// The end of the period with faults.
     pub(crate) trouble: Time,
+    /// The age of each event when it is sent, as if it had waited in its queue.
+    pub(crate) age: Duration,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
     pub(crate) actions: Vec<Action>,
@@ -203,6 +207,8 @@ pub(crate) enum Fault {
     Crash(Who, u32),
     /// The message with this number is delivered again, this many seconds later.
     Duplicate(usize, u64),
+    /// The message with this number is delivered again while the first copy is being handled.
+    Overlapping(usize),
     /// The mapping fails to delete the messages of this invocation.
     Undeleted(usize),
     /// The sweep of this minute is skipped.
@@ -254,12 +260,14 @@ impl Script {
             overlap: [0, 60, 86_400][rng.usize(0..3)],
             processes: [(1, 1), (1, 4), (2, 1), (3, 1), (2, 3)].map(|(all, each)| Processes::Few(all, each))
                 [rng.usize(0..5)],
+            slow_invocations: usize::MAX,
             order: Order::Any,
             slots: [100, 100, 3, 1][rng.usize(0..4)],
             skew: if is_calm { 0 } else { [0, 0, 900, 3000][rng.usize(0..4)] },
             sweep_every: if rng.u32(0..5) < 2 { 1 } else { rng.u64(2..=10) },
             sweeps_idly: schedule.len() < WHOLE.len() && rng.u32(0..8) == 0,
             trouble: span + Duration::from_secs(60),
+            age: Duration::ZERO,
             tenants,
             events,
             actions,

@@ -24,6 +24,9 @@ use crate::{
 /// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
+/// The time between two copies that different processes handle at the same time. If both were visible at once, they
+/// would usually be in one batch.
+const OVERLAPPING: Duration = Duration::from_millis(10);
 /// The time within which a copy of an event is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
@@ -255,6 +258,7 @@ impl World {
         state.sends += 1;
         let again = self.script.faults.iter().find_map(|fault| match fault {
             Fault::Duplicate(send, seconds) if *send == number => Some(Duration::from_secs(*seconds)),
+            Fault::Overlapping(send) if *send == number => Some(OVERLAPPING),
             _ => None,
         });
         state.faults += usize::from(again.is_some());
@@ -267,7 +271,8 @@ impl World {
 
     /// Puts a message into a queue.
     pub(crate) fn send(&self, queue: &str, message: Sent) -> Result<String, &'static str> {
-        let (now, ms) = (Instant::now(), self.ms());
+        let age = if queue == "job-events" { self.script.age } else { Duration::ZERO };
+        let (now, ms) = (Instant::now(), self.ms() - i64::try_from(age.as_millis()).expect("days"));
         let mut state = self.state();
         let again = self.next_send(&mut state);
         let State { queues, rng, .. } = &mut *state;

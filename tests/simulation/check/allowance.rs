@@ -32,6 +32,9 @@ pub(super) struct Allowance {
     /// The maximum time that the first attempt at a healthy receiver waits, regardless of other receivers. Limits
     /// "Punctual attempts".
     pub(super) beside_bad: Duration,
+    /// The maximum time by which an attempt may exceed a delivery's lifetime: it may first wait for a slot. Limits
+    /// "Punctual attempts".
+    pub(super) expiring: Duration,
     /// Attempts at a receiver with this response time, in milliseconds, may be postponed. Limits "Punctual attempts".
     pub(super) slow: u64,
     /// The duration of an attempt that is cut off, in a shared queue or in the queue of slow receivers. Limits "At
@@ -67,8 +70,11 @@ impl Allowance {
         let (script, state) = (&world.script, world.state());
         let skew = Duration::from_millis(script.skew.unsigned_abs());
         let (apart, read) = (skew * 2, Duration::from_secs(33));
-        let is_twice =
-            |fault: &Fault| matches!(fault, Fault::Duplicate(_, after) if Duration::from_secs(*after) <= NEW);
+        let is_twice = |fault: &Fault| match fault {
+            Fault::Duplicate(_, after) => Duration::from_secs(*after) <= NEW,
+            Fault::Overlapping(_) => true,
+            _ => false,
+        };
         Self {
             skew,
             apart,
@@ -78,6 +84,7 @@ impl Allowance {
             signing: 7,
             prompt: Duration::from_secs(300),
             beside_bad: BESIDE_BAD,
+            expiring: Duration::from_secs(5),
             slow: 2000,
             short: Duration::from_millis(3100),
             timeout: Duration::from_millis(14_900),
@@ -88,7 +95,8 @@ impl Allowance {
             repeating: state.faults - state.harmless + state.copies,
             harmless: state.harmless,
             is_sound: script.faults.iter().all(|fault| {
-                matches!(fault, Fault::Duplicate(..) | Fault::Undeleted(_) | Fault::NoSweep(_) | Fault::TwoSweeps(_))
+                use Fault::{Duplicate, NoSweep, Overlapping, TwoSweeps, Undeleted};
+                matches!(fault, Duplicate(..) | Overlapping(_) | Undeleted(_) | NoSweep(_) | TwoSweeps(_))
             }),
             has_duplicates: script.faults.iter().any(is_twice),
             has_late_writes: script.faults.iter().any(|fault| matches!(fault, Fault::Late(..))),

@@ -6,7 +6,7 @@ use common::webhooks::delivery::{LAST_HOURS, MAX_AGE};
 use serde_json::Value;
 
 use super::{Check, Logged, ends};
-use crate::{run::time, script::Manner};
+use crate::{run::time, script::Manner, world::stamp};
 
 impl Check<'_> {
     /// 5. Punctual attempts.
@@ -14,6 +14,7 @@ impl Check<'_> {
         self.attempts_keep_the_schedule();
         self.attempts_are_prompt();
         self.the_well_do_not_wait_for_the_bad();
+        self.no_attempt_is_too_late();
         self.retries_are_spread();
         let overdue = std::mem::take(&mut self.world.state().overdue);
         overdue.into_iter().for_each(|detail| self.fail("without faults, no pending delivery is overdue", detail));
@@ -32,7 +33,7 @@ impl Check<'_> {
                 if let Some(before) = before.filter(|_| is_retry) {
                     let waited = time(&attempt["at"]).saturating_sub(ends(before));
                     let least = schedule.get(tries - 1).copied().map_or(Duration::ZERO, Duration::from_secs);
-                    let is_brought_forward = is_late(logged, time(&attempt["at"]) + self.allowance.early);
+                    let is_brought_forward = self.is_late(logged, time(&attempt["at"]) + self.allowance.early);
                     if waited + self.allowance.early < least && !is_brought_forward {
                         wrong.push(format!("{id}: attempt {} after {waited:?} instead of {least:?}", tries + 1));
                     }
@@ -51,9 +52,10 @@ impl Check<'_> {
                 }
                 before = Some(attempt);
             }
-            let last = logged.delivery["last_attempt"]["outcome"].as_str().unwrap_or_default();
+            let last_attempt = &logged.delivery["last_attempt"];
+            let last = last_attempt["outcome"].as_str().unwrap_or_default();
             let is_resent = self.resent(logged).next().is_some();
-            let is_late = logged.attempts.last().is_some_and(|attempt| is_late(logged, ends(attempt)));
+            let is_late = last_attempt.is_object() && self.is_late(logged, ends(last_attempt));
             let may_end_early = last == "gone" || logged.is_test() || is_late || !self.allowance.is_sound;
             let tries = if is_resent { self.since_the_last_resend(logged) } else { Some(tries) };
             if let Some(tries) = tries.filter(|tries| *tries < schedule.len() + 1 && !may_end_early)
@@ -161,6 +163,23 @@ impl Check<'_> {
         late.into_iter().for_each(|late| self.fail("good receivers do not wait for bad ones", late));
     }
 
+    /// Without faults, a delivery that could not be attempted for three days expires, even if its receiver is busy.
+    fn no_attempt_is_too_late(&mut self) {
+        let script = &self.world.script;
+        if !script.faults.is_empty() || script.slots < 100 {
+            return;
+        }
+        let mut late = Vec::new();
+        for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
+            let event = script.events.iter().find(|event| event.job() == logged.text("job_id")).expect("an event");
+            let end = event.at + MAX_AGE.saturating_sub(script.age) + self.allowance.expiring;
+            let made = logged.attempts.iter().filter(|attempt| attempt["outcome"] != "unanswered");
+            let made = made.map(|attempt| time(&attempt["at"])).filter(|at| *at > end);
+            late.extend(made.map(|at| format!("{} is tried at {}", logged.text("webhook_id"), stamp(at))));
+        }
+        late.into_iter().for_each(|late| self.fail("no delivery is attempted after three days", late));
+    }
+
     /// Retries have jitter: deliveries that failed together are not retried together.
     fn retries_are_spread(&mut self) {
         let mut extra = Vec::new();
@@ -180,9 +199,9 @@ impl Check<'_> {
             self.fail("retries are spread", format!("{} retries are all {least} to {most} too late", extra.len()));
         }
     }
-}
 
-/// Whether this time is within a delivery's last hours, when its last attempt is made, or later.
-fn is_late(logged: &Logged, at: Duration) -> bool {
-    at >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
+    /// Whether this time is within a delivery's last hours, when its last attempt is made, or later.
+    fn is_late(&self, logged: &Logged, at: Duration) -> bool {
+        at + self.world.script.age >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
+    }
 }
