@@ -511,7 +511,7 @@ fn a_receiver_that_is_mostly_just_in_time_does_not_delay_others() {
 
 #[test]
 #[ignore = "takes some seconds of CPU time, in CI"]
-fn a_crowd_rests_so_that_other_slow_receivers_get_their_turn() {
+fn a_crowd_rests_while_the_remaining_slow_receivers_wait() {
     assert_eq!(violation(&CROWDED), None);
 }
 

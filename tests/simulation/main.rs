@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! SEEDS=300 cargo test -p tests --test simulation digests -- --ignored --nocapture    # a digest of each history
-//! cargo test --test simulation -- --ignored remaining many_hanging a_crowd_rests bounded_rate    # the runs that only CI makes
+//! cargo test --test simulation -- --ignored remaining many_hanging_endpoints bounded_rate    # the runs that only CI makes
 //! cargo test -p tests --test simulation worlds_with_long_waits -- --ignored           # aimed faults, all calls of all worlds
 //! CROWD=Hangs cargo test --profile bench -p tests --test simulation figures_of_a_crowd -- --ignored --nocapture
 //! cargo test -p tests --test simulation an_hour_of -- --ignored --nocapture           # an hour without receivers, at full length
