@@ -95,8 +95,8 @@ const AT_ONCE: usize = 12;
 const BEYOND: usize = 3;
 /// An upper bound for the number of a process's calls.
 const MOST: usize = 200;
-/// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so
-/// only `.ci/run` sets the variable.
+/// Unless the run [is thorough](crate::is_thorough), one call in this many is tested. A test of all calls takes 10 to 30
+/// seconds of CPU time.
 const STRIDE: usize = 4;
 
 /// The results of processes that died at different calls.
@@ -121,13 +121,13 @@ impl<T> Lives<T> {
 }
 
 /// Makes a process die at the first of these calls, another one at a later call, and so on, until processes finish with
-/// fewer calls. `life` returns whether its process died, and the result. If the variable `EVERY_CALL` is set, no call
-/// is omitted.
+/// fewer calls. `life` returns whether its process died, and the result. A thorough run omits no
+/// call.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,
 ) -> Lives<T> {
-    let (stride, beyond) = if std::env::var_os("EVERY_CALL").is_some() { (1, BEYOND) } else { (STRIDE, 1) };
+    let (stride, beyond) = if crate::is_thorough() { (1, BEYOND) } else { (STRIDE, 1) };
     let calls = calls.into_iter().step_by(stride);
     let mut lives = pin!(stream::iter(calls).map(life).buffered(if stride == 1 { AT_ONCE } else { 4 }));
     let (mut all, mut survived) = (Vec::new(), 0);

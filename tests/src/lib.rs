@@ -47,6 +47,19 @@ pub fn cargo() -> std::process::Command {
     cargo
 }
 
+/// Whether the variable `THOROUGH` is set, as in `.ci/run`. Without it, the tests that would take many seconds of CPU time
+/// are smaller: see [`size`] and [`at_each_call`].
+#[must_use]
+pub fn is_thorough() -> bool {
+    std::env::var_os("THOROUGH").is_some()
+}
+
+/// The number of objects in a test: `full` in a thorough run, otherwise `usual`.
+#[must_use]
+pub fn size(full: usize, usual: usize) -> usize {
+    if is_thorough() { full } else { usual }
+}
+
 /// A string value.
 #[must_use]
 pub fn text(value: &serde_json::Value) -> &str {

@@ -1,7 +1,8 @@
 //! The service on loopback ports, with methods for the actions of tests.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::atomic::AtomicBool};
 
+use common::timestamp::Timestamp;
 use local::{Data, Options, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -22,6 +23,9 @@ pub struct World {
     pub http: reqwest::Client,
     /// The proxy in front of the tables, if any.
     proxy: Option<Proxy>,
+    started: Timestamp,
+    /// Whether the first sweep has begun.
+    is_swept: AtomicBool,
 }
 
 /// An HTTP response.
@@ -132,9 +136,10 @@ impl World {
         crate::log::collect();
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let started = Timestamp::now();
         let stack = Stack::start(Options { env, ..options }).await.expect("the service starts");
         let http = plain_http().redirect(reqwest::redirect::Policy::none());
-        Self { stack, http: http.build().expect("a client"), proxy: None }
+        Self { stack, http: http.build().expect("a client"), proxy: None, started, is_swept: AtomicBool::default() }
     }
 
     /// Calls `POST /v1/{route}` with these fields and, unless it is empty, this key.

@@ -1,5 +1,8 @@
 //! The queues.
 
+use std::sync::atomic::Ordering;
+
+use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::{Client, types::QueueAttributeName};
 use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
 use futures::future::join_all;
@@ -98,9 +101,33 @@ impl World {
         assert_eq!(self.poll("job-events").await, 1);
     }
 
-    /// Runs the sweep for the minute that contains this time.
+    /// Runs the sweep for the minute that contains this time. The first sweep covers the minutes since the service was
+    /// started, instead of the last half hour, because each minute takes many calls.
     pub async fn sweep(&self, at: Timestamp) {
+        if !self.is_swept.swap(true, Ordering::Relaxed) {
+            self.begin_sweeps(at).await;
+        }
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
+    }
+
+    /// Undoes the progress of all sweeps, as if none had run yet.
+    pub async fn forget_sweeps(&self) {
+        self.is_swept.store(false, Ordering::Relaxed);
+        self.put_cursors(&json!({})).await;
+    }
+
+    /// Makes sweepers without progress begin with the minute before the service was started, or half an hour before `at`.
+    async fn begin_sweeps(&self, at: Timestamp) {
+        let minute = |time: Timestamp| time.as_second() / 60;
+        let first = minute(self.started).max(minute(at) - 30) - 1;
+        for sweeper in 0..SWEEPERS {
+            let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
+            let update = update.key("destination", AttributeValue::S("due".to_owned()));
+            let update = update.key("delivery", AttributeValue::S(format!("cursor.{sweeper}")));
+            let update = update.expression_attribute_values(":first", AttributeValue::N(first.to_string()));
+            let progress = "SET woken = if_not_exists(woken, :first), checked = if_not_exists(checked, :first)";
+            update.update_expression(progress).send().await.expect("the write succeeds");
+        }
     }
 
     /// Stores these attributes in each sweeper's item, which contains its cursor and lease.

@@ -5,7 +5,7 @@ use common::webhooks::{
     event::EventName,
 };
 use serde_json::{Value, json};
-use tests::{Tenant, World};
+use tests::{Tenant, World, is_thorough};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
 
@@ -114,11 +114,12 @@ async fn every_combination_of_filters_finds_all_matches() {
         combinations.extend(varied.collect::<Vec<_>>());
     }
     assert_eq!(combinations.len(), 6 * 2 * 4 * 4);
+    let limits: &[_] = if is_thorough() { &[3, 100] } else { &[7] };
     let mut found = 0;
     for mut fields in combinations {
         let expected = newest_first(deliveries.iter().filter(|delivery| passes(&fields, delivery)));
         found += expected.len();
-        for limit in [3, 100] {
+        for limit in limits {
             fields["limit"] = json!(limit);
             assert_eq!(pages(&world, &tenant, fields.clone()).await.concat(), expected, "{fields}");
         }

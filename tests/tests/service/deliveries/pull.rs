@@ -427,7 +427,7 @@ async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     world.poll_all("deliveries").await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
     // The lease ends too late for a message, so the sweep wakes the delivery.
-    world.put_cursors(&json!({})).await;
+    world.forget_sweeps().await;
     world.sweep(lease.after(Duration::from_secs(60))).await;
     let woken = world.drain("deliveries").await;
     assert_eq!(woken, [json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})]);

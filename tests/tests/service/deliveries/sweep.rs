@@ -82,7 +82,7 @@ async fn attempts_due_before_the_sweep_are_a_minute_late() {
     world.sweep(at.after(second * 30)).await;
     assert!(world.drain("deliveries").await.is_empty(), "the delivery is due in half a minute");
     assert_eq!(world.counts("deliveries").await, [0, 0, 1]);
-    world.put_cursors(&json!({})).await;
+    world.forget_sweeps().await;
     world.sweep(at.after(second * 61)).await;
     assert_eq!(world.drain("deliveries").await.len(), 1, "the delivery is already late");
 }
@@ -118,7 +118,7 @@ async fn a_delivery_woken_twice_is_attempted_once() {
     for _ in 0..2 {
         world.sweep(in_minutes(21)).await;
         // The state after a sweep that died before saving its progress.
-        world.put_cursors(&json!({})).await;
+        world.forget_sweeps().await;
     }
     world.poll_all("deliveries").await;
     assert_eq!(receiver.count().await, 2);

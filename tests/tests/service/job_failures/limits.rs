@@ -106,11 +106,11 @@ async fn frequent_failures_are_counted_and_sent_in_one_email_an_hour() {
     }
     let writes = calls().await.iter().filter(|call| *call == NOTE).count();
     assert!(batches >= 30 && writes <= 20, "{writes} writes for {batches} batches");
-    for minute in 1..60 {
+    for minute in (1..60).step_by(3) {
         sweep(&world, later(minute * MINUTE)).await;
     }
     assert_eq!(reported(&world).await, [said("a", "1")]);
-    for minute in 61..180 {
+    for minute in (61..180).step_by(3) {
         sweep(&world, later(minute * MINUTE)).await;
     }
     let reported = reported(&world).await;
