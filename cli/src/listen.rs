@@ -71,8 +71,8 @@ pub(crate) async fn run(
     taken.and(settled.map(drop))
 }
 
-/// Receives and posts events until Ctrl-C, a permanent error from the service, or the end of the settler. Returns after
-/// every received event has been passed to the settler.
+/// Receives and posts events until Ctrl-C is pressed, the service returns a permanent error, or the settler ends.
+/// Returns after every received event has been passed to the settler.
 async fn take(
     api: &Api,
     config: &Config,

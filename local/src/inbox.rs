@@ -1,9 +1,9 @@
 //! The inbox: a webhook receiver on this machine. It accepts every `POST`, shows the requests, and returns the response
 //! that a developer selected for the path.
 //!
-//! Requests (the last 200, up to 16 MiB), responses and secrets are kept in memory only. The page has no script and
-//! escapes everything. Its forms require the page's own `Origin`, webhooks must not have an `Origin`, and the page is
-//! shown only under this machine's names.
+//! Requests (the last 200, up to 16 MiB), responses and secrets are kept in memory only. The page does not use scripts,
+//! and escapes everything. Its forms require the page's own `Origin`, webhooks must not have an `Origin`, and the page
+//! is shown only under this machine's names.
 
 mod kept;
 mod page;

@@ -110,7 +110,7 @@ fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str)
     request(name, summary, &properties.into(), &required, &responses)
 }
 
-/// Builds the request with a body of these properties.
+/// Builds the request whose body contains these properties.
 fn request(name: &str, summary: &str, properties: &Value, required: &[&str], responses: &Value) -> Value {
     let headers = HEADERS.map(|(name, description)| {
         json!({

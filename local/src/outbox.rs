@@ -42,7 +42,7 @@ impl Outbox {
     }
 }
 
-/// Answers a call to SES: a form in the query protocol of AWS.
+/// Answers a call to SES, which is a form in AWS's query protocol.
 async fn send(State(outbox): State<Outbox>, form: Bytes) -> Response {
     let Some(email) = Email::read(&form) else {
         let error = html! {

@@ -1,5 +1,5 @@
-//! The frame of the pages for developers: sent emails and received webhooks. These pages have no scripts and load
-//! nothing.
+//! The frame of the pages for developers: sent emails and received webhooks. These pages do not use scripts or load
+//! anything.
 
 use common::http::page::HOOK;
 use maud::{DOCTYPE, Markup, PreEscaped, html};

@@ -26,8 +26,8 @@ pub struct Limits {
     /// The maximum time for a request's head to arrive, starting at the connection or the previous response. This also
     /// limits the idle time.
     pub head: Duration,
-    /// The maximum time from then until the response. It includes a slow request body, a function's timeout, and a long
-    /// poll.
+    /// The maximum time from then until the response is sent. It includes a slow request body, a function's timeout,
+    /// and a long poll.
     pub answer: Duration,
 }
 

@@ -136,7 +136,7 @@ fn small() -> Vec<Aimed> {
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
         // The first attempt is quick enough, but a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
-        // A resend of a failed delivery while nothing else is pending.
+        // A failed delivery is resent while nothing else is pending.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
         // The only attempt fails and disables its endpoint.
         ("gone at once", world(&[1], vec![receiver(&[], Manner::Answers(410, 5, None))], &[0], &[])),

@@ -30,7 +30,7 @@ const NEIGHBOR: usize = 0;
 const NEW: usize = 3;
 /// A tenant with a receiver that has been known to be slow since before the burst.
 const SLOW_TENANT: usize = 1 + 2 * NEW;
-/// A tenant with a quick receiver, which takes 0.8 seconds from [`SLOWS`] on.
+/// A tenant with a quick receiver, which takes 0.8 seconds from [`SLOWS`] onward.
 const SLOWING: usize = SLOW_TENANT + 1;
 const FIRST_BAD: usize = SLOWING + 1;
 /// The usual behavior of the slow tenant's receiver.
@@ -64,7 +64,7 @@ pub(crate) struct Crowd {
     /// The behavior of the neighbor's receiver, and of the slow tenant's.
     neighbor: Manner,
     slow: Manner,
-    /// The behavior of the bad receivers from the second burst on, if different.
+    /// The behavior of the bad receivers starting with the second burst, if different.
     then: Option<Manner>,
     audience: Audience,
     /// The total number of the bad tenants' events in each burst, and whether they continue after it.

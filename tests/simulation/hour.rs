@@ -34,9 +34,9 @@ const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
 /// The end of the run. When the receivers return, the longest wait in progress lasts two hours plus up to 20%.
 const END: Time = BACK.saturating_add(minutes(150));
-/// The table's periods, in minutes after the return.
+/// The periods in the table, in minutes after the receivers return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
-/// Until this many minutes after the return, a receiver gets at most this multiple of its usual request rate.
+/// Until this many minutes after the receivers return, each gets at most this multiple of its usual request rate.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
 /// The period over which alarms evaluate metrics.
 const PERIOD: Duration = minutes(5);
@@ -136,8 +136,7 @@ impl Metrics {
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also requires a hundred attempts, but at this scale, those correspond to less than one
-        // attempt.
+        // `AttemptsFailed` also requires a hundred attempts, which at this scale is less than one attempt.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"
         } else if !(1.0..LAG).contains(&lag) {
@@ -196,7 +195,7 @@ impl Hour {
         }
     }
 
-    /// The usual number of events of a tenant in a period of this length.
+    /// The usual number of events that a tenant sends in a period of this length.
     fn usual(&self, time: Duration) -> f64 {
         time.as_secs_f64() / self.every.as_secs_f64()
     }

@@ -216,10 +216,10 @@ fn write(results: &BTreeMap<&str, &str>) {
     let (commit, all) = (commit.trim(), items.len() - 1);
     let found = all - missed - not_run;
     let summary = format!(
-        "Last run in the code of commit {commit}: of {all} mutations, {found} were found, {missed} were not, and \
+        "Last run at commit {commit}: of {all} mutations, {found} were found, {missed} were not, and \
          {not_run} were not run."
     );
-    let is_summary = |line: &&str| line.starts_with("Last run in ");
+    let is_summary = |line: &&str| line.starts_with("Last run at ");
     let old = items[0].lines().find(is_summary).expect("a summary").to_owned();
     items[0] = items[0].replace(&old, &summary);
     fs::write(path, items.join("\n- ").trim_end().to_owned() + "\n").expect("the list");

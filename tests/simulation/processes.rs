@@ -439,7 +439,7 @@ fn note_overdue(world: &World) {
 }
 
 /// Whether a sweep would have nothing to do now. If a sweep has work, its cursors are first moved past the minutes
-/// without due rows, because reading these minutes would take most of the time of a run.
+/// without due rows, because reading these minutes would take most of a run's time.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();

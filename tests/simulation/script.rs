@@ -195,7 +195,7 @@ pub(crate) enum Fault {
     Partial(Which),
     /// A write conflicts with a transaction.
     Conflict(Which),
-    /// A call takes effect, and its process dies before the response.
+    /// A call takes effect, and its process dies before it gets the response.
     Dies(Which),
     /// The delivery log accepts no rows for this many milliseconds.
     Hot(Time, u64),
@@ -211,9 +211,9 @@ pub(crate) enum Fault {
     Overlapping(usize),
     /// The mapping fails to delete the messages of this invocation.
     Undeleted(usize),
-    /// The sweep of this minute is skipped.
+    /// The sweep for this minute is skipped.
     NoSweep(u64),
-    /// The sweep of this minute runs twice at the same time.
+    /// The sweep for this minute runs twice at the same time.
     TwoSweeps(u64),
 }
 

@@ -83,7 +83,7 @@ pub(crate) struct State {
     pub(crate) logged: BTreeMap<[String; 2], Time>,
     /// Forbidden state changes in the log.
     pub(crate) misled: Vec<String>,
-    /// Held deliveries that became pending without a resend or a recovery.
+    /// Held deliveries that became pending without being resent or recovered.
     pub(crate) unasked: Vec<String>,
     /// Deliveries that were due for so long that a sweep considered their messages lost, although no fault had
     /// occurred.

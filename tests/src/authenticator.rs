@@ -11,7 +11,7 @@ use crate::{
     world::{people::PASSWORD, set_cookie},
 };
 
-/// An app with the secret of one account.
+/// An app that knows the secret of one account.
 #[derive(Clone, Debug)]
 pub struct Authenticator(Vec<u8>);
 

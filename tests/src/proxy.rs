@@ -67,7 +67,7 @@ impl Index<&str> for Call {
     }
 }
 
-/// The calls that fail. Calls are numbered across all proxies that share this value. If all calls from some point on
+/// The calls that fail. Calls are numbered across all proxies that share this value. If all calls after some point
 /// fail, the calling process appears to be dead.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);

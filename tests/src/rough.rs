@@ -17,7 +17,7 @@ pub enum Manner {
     Hangs,
     /// Closes the connection without responding.
     Closes,
-    /// Responds with 200 and a body at one byte a second.
+    /// Responds with 200 and a body that arrives at one byte per second.
     Drips,
     /// Responds with 200 and 200 MiB.
     Floods,

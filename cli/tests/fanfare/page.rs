@@ -186,7 +186,7 @@ mod on_a_terminal {
         }
     }
 
-    /// Removes the values that differ between runs from a line.
+    /// Removes from a line the values that differ between runs.
     fn shape(line: &str) -> String {
         let words: Vec<_> = line.split_whitespace().collect();
         let shaped = words.iter().enumerate().map(|(number, word)| {

@@ -196,7 +196,7 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Notifies `user` that their account moved to `organization`, at the request of `device`.
+    /// Notifies `user` that their account moved to `organization`, as requested on `device`.
     pub async fn moved(
         &self,
         user: &User,

@@ -227,8 +227,8 @@ impl ApiKeys {
         (&self.table, key(hash.as_str()))
     }
 
-    /// The table and the item key of `organization`'s key counter. An organization with a key has a counter until it is
-    /// deleted.
+    /// The table and the item key of `organization`'s key counter. An organization that has a key keeps its counter
+    /// until the organization is deleted.
     pub(super) fn organization_item(&self, organization: &TenantId) -> (&String, Item) {
         (&self.table, key(count_key(organization)))
     }
@@ -378,8 +378,8 @@ impl ApiKeys {
         self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed personal keys of `user` that were issued in the epoch in `user` or in an earlier one. All
-    /// these epochs have ended.
+    /// Deletes the indexed personal keys of `user` that were issued in the epoch of `user` or earlier. All these epochs
+    /// have ended.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }

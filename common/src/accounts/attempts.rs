@@ -72,7 +72,7 @@ const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, windo
 /// Codes that a signed-in user enters. The limit keeps a stolen session from being used to guess them.
 pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
 
-/// Welcome emails to one address. Deleting an account frees its address, so the same address can sign up repeatedly.
+/// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
 /// Replacements of an unverified address by one user. Each sends an email that also counts as a welcome email to the
@@ -175,7 +175,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the password and code counters for `user` on `client`, after a sign-in with both.
+    /// Resets the password and code counters for `user` on `client`, after the user has signed in with both.
     pub(super) async fn forget_codes(&self, user: &User, client: ClientAddress) -> Result<()> {
         self.forget(CODE, &pair(&user.id.to_string(), client)).await?;
         self.forget_sign_in(user.email.as_str(), client).await
@@ -197,9 +197,9 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the notification address of `organization` to `address`. A change over the organization's
-    /// limit does not count against the address. Changes are not counted against the previous address, so an
-    /// organization can always move away from an address that is over its limit.
+    /// Counts a change of `organization`'s notification address to `address`. A change over the organization's limit
+    /// does not count against the address. Changes are not counted against the previous address, so an organization can
+    /// always move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).

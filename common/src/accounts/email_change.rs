@@ -6,7 +6,7 @@
 //! the password, which the intruder could have reset in the meantime, and removes a second factor that was enabled
 //! after the change.
 //!
-//! The email to the old address is sent once, after the write, like all emails about accounts: if the process dies in
+//! Like all emails about accounts, the email to the old address is sent once, after the write. If the process dies in
 //! between, only operators can restore the address. An outbox would have to store the link's secret, and an email sent
 //! before the write could report a change that then fails.
 

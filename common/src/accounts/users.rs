@@ -70,7 +70,7 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
     CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email", EMAIL_UNDOS = "email_undos",
-    // In the guard of a user's previous address: the user, and until when the address can be restored.
+    // In the guard of a user's previous address: the user, and the time until which the address can be restored.
     RESERVED_FOR = "reserved_for", RESERVED_UNTIL = "reserved_until",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     // When the user last moved to another organization.

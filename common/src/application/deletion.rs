@@ -2,8 +2,8 @@
 //!
 //! The caller is first removed like any member, which fails if they are the only owner. If there are no other members,
 //! one transaction deletes the user and both guards, marks the organization as deleted, and adds it to the item
-//! `deleted`. The transaction fails if a member has joined in the meantime. The endpoints are deleted before the
-//! response; if a crash prevents that, `accounts-purge` deletes them.
+//! `deleted`. The transaction fails if a member has joined in the meantime. The endpoints are deleted before the call
+//! returns; if a crash prevents that, `accounts-purge` deletes them.
 
 use crate::{
     accounts::{leaving::Departures, members::MemberIdOrEmail, password::Guess, sign_in::SignIns, users::User},

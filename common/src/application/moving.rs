@@ -1,5 +1,5 @@
 //! Accepts an invitation with an existing account, for both the page and the API. If the user was the last member of
-//! their previous organization, that organization is deleted: its endpoints before the response, the rest by
+//! their previous organization, that organization is deleted: its endpoints before the call returns, and the rest by
 //! `accounts-purge`.
 
 use crate::{

@@ -53,7 +53,7 @@ impl Recorder {
         Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: Origin::default(), declared: None })
     }
 
-    /// Returns this recorder with another origin of changes.
+    /// Returns a recorder like this one, but with a different origin of changes.
     pub(crate) fn with(&self, origin: Origin) -> Self {
         Self { origin, ..self.clone() }
     }

@@ -81,8 +81,8 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         }
     }
 
-    /// Reads one key, in a call of `read` that begins after this call, concurrently with the other requested keys.
-    /// Returns `None` if it has no value.
+    /// Reads one key together with the other requested keys, in a call to `read` that begins after this call. Returns
+    /// `None` if it has no value.
     ///
     /// # Errors
     /// [`Error::Busy`]: the key could not be read.

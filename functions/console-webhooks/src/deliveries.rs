@@ -133,8 +133,8 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
     }
 }
 
-/// If no endpoint gets the event `job.failed`, explains why failed jobs have no deliveries. Emails about failed jobs
-/// are sent even then, and link to this list.
+/// If no endpoint gets the event `job.failed`, explains why failed jobs do not cause deliveries. Emails about failed
+/// jobs are sent even then, and link to this list.
 fn unsubscribed(endpoints: &[EndpointView]) -> Markup {
     let gets_failures =
         |endpoint: &EndpointView| endpoint.events.as_ref().is_none_or(|filter| filter.wants(EventName::Failed));

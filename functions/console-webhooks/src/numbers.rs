@@ -28,7 +28,7 @@ pub(crate) struct Known {
     pub(crate) oldest_pending: Option<Delivery>,
     /// The oldest failed delivery.
     pub(crate) oldest_failed: Option<Delivery>,
-    /// The deliveries of the last 24 hours that were read.
+    /// The deliveries from the last 24 hours that were read.
     pub(crate) counted: Statistics,
     /// Whether a delivery is known to have succeeded since [`in_doubt_since`]; also true if there is no doubt.
     pub(crate) is_proven: bool,

@@ -9,7 +9,7 @@ use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser
 const GUIDES: [(&str, &str); 2] = [("receiving.md", "/docs/receiving"), ("job-events.md", "/docs/job-events")];
 /// The start of the section for readers of the repository. The page omits this section.
 const LOCALLY: &str = "\n## Try it locally";
-/// Part of each link in the source's table of contents, which is dropped because the page has its own.
+/// Part of each link in the source's table of contents. That table is dropped, because the page has its own.
 const CONTENTS: &str = "](#";
 
 /// Returns a page's title and content. `calls` are the ids of the calls that have a page.

@@ -85,7 +85,7 @@ pub(crate) struct Ledger {
 }
 
 /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
-/// `room` has a permit for each of [`CHUNKS_KB`]. The memory is taken until the result is dropped.
+/// `room` contains a permit for each of the [`CHUNKS_KB`]. The memory is taken until the result is dropped.
 async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
     let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
     // The semaphore is never closed.

@@ -164,7 +164,7 @@ impl Slot {
         }
     }
 
-    /// Changes the receiver's number of concurrent attempts, after an attempt.
+    /// Changes the receiver's number of concurrent attempts after an attempt has ended.
     pub(crate) fn learn(&self, shown: Shown) {
         lock(&self.slots.state).learn(self.lane, shown);
     }

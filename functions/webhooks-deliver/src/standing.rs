@@ -30,14 +30,14 @@ const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
 /// This process trusts its own view of a slow or silent endpoint for this long. After that, only the endpoint's item
 /// counts, which other processes may have updated.
 const MEMORY: Duration = Duration::from_secs(10);
-/// The same time for callbacks, which have no item.
+/// The same time for callbacks, which are not stored in an item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It answers within [`SOON`], even with errors.
     Good,
-    /// This process has seen no response for [`MEMORY_OF_GOOD`]. It gets one attempt, and more after a response.
+    /// This process has seen no response for [`MEMORY_OF_GOOD`]. It gets one attempt, and more once it has responded.
     Unknown,
     /// It answers later, or refuses connections.
     Slow,
@@ -87,7 +87,7 @@ pub(crate) struct Seen {
     /// When this process last found the receiver slow, and when it last found it good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// The time of the last attempt that was cut off, unanswered or answered late, and of the last response in time.
+    /// The times of the last attempt that was cut off, unanswered or answered late, and of the last timely response.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
     /// The start of the latest trial that this process knows of.

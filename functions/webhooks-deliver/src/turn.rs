@@ -32,8 +32,8 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// Returns the turn of an attempt from the queue `from`. Known hanging receivers are attempted only by invocations
-    /// of their own queue.
+    /// Returns the turn of an attempt from the queue `from`. Only invocations of their own queue make attempts at
+    /// receivers known to hang.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
@@ -63,7 +63,7 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
 }
 
 /// Returns when an attempt tries again to get a slot. The attempt has waited, or its receiver has been silent, since
-/// `since`, and the next try follows after one to two times that duration. A long wait thus costs few tries, and a
+/// `since`, and the next try follows after one to two times that duration. So a long wait takes few tries, and a
 /// recovering receiver does not get all deliveries at once.
 pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);

@@ -23,7 +23,7 @@ const PLAIN: Endpoint =
 /// Healthy, after an outage within the last day.
 pub(super) const ORDERS: Endpoint =
     Endpoint { path: "/orders", description: "Order service", secret: "northwind-orders-secret", ..PLAIN };
-/// Failing for days, after it had received all events at first.
+/// Failing for days; before that, it received all events.
 pub(super) const CRM: Endpoint = Endpoint {
     path: "/crm",
     description: "CRM sync (old)",

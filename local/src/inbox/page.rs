@@ -1,4 +1,4 @@
-//! The inbox's page. It has no scripts and loads nothing. The requests are untrusted content, which `maud` escapes.
+//! The inbox's page. It does not use scripts or load anything. Requests are untrusted, and `maud` escapes them.
 
 use std::borrow::Cow;
 

@@ -1,10 +1,10 @@
 //! A journal of the messages in the queues, in a database file, so they outlive the process.
 //!
-//! `.local/sqs.sqlite` contains each message with its id, group, time of sending and receive count. A send succeeds
-//! only once the message is written. When a queue is created again, its messages are restored: delayed messages keep
-//! their remaining delay, and messages in flight become visible immediately, or become dead letters if that was their
-//! last permitted receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages
-//! that are older than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
+//! `.local/sqs.sqlite` contains each message with its id, group, send time and receive count. A send succeeds only once
+//! the message is written. When a queue is created again, its messages are restored: delayed messages keep their
+//! remaining delay, and messages in flight become visible immediately, or become dead letters if that was their last
+//! permitted receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages that
+//! are older than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
 //!
 //! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
 //! makes messages cheaper under load.

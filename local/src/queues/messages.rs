@@ -29,7 +29,7 @@ pub(super) struct Messages {
     earlier: HashMap<String, Vec<Message>>,
 }
 
-/// The properties of a message. The embedded SQS rejects groups on standard queues. The real SQS uses them there to
+/// The properties of a message. The embedded SQS rejects groups on standard queues. The real SQS uses such groups to
 /// share the queue fairly, and returns them with received messages. (The order in which it serves groups is
 /// unspecified.)
 struct Note {

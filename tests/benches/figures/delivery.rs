@@ -238,7 +238,7 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
     table.push(Row::ratio("the same, against the client loop", "ms", own, median(loop_runs)));
 }
 
-/// The number of events in a burst, and the number of them in flight at a time.
+/// The number of events in a burst, and how many of them are in flight at a time.
 const BURST: usize = 50_000;
 const AT_ONCE: usize = 1_000;
 

@@ -18,8 +18,8 @@ const EVENTS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(180);
 const FROM: Duration = Duration::from_secs(10);
 
-/// Prints each endpoint's rate and number of repeated requests. Returns whether all are fast enough and have at most
-/// one repeat.
+/// Prints each endpoint's rate and number of repeated requests. Returns whether all of them are fast enough and got at
+/// most one repeat.
 pub(crate) async fn rates(local: &Path) -> bool {
     let (service, _output) = Service::start(local, &[]).await;
     let receivers = Receivers::start(Mode::Slow5).await;

@@ -23,9 +23,9 @@ use crate::{
 
 /// The number of batches in flight to the queue.
 const SENDERS: usize = 8;
-/// The number of the healthy tenant's events in the burst, and again after it.
+/// The number of events that the healthy tenant sends in the burst, and again after it.
 const HEALTHY: usize = 100;
-/// The number of the slow receiver's events in the burst.
+/// The number of events for the slow receiver in the burst.
 const SLOW_EVENTS: usize = 20;
 /// The maximum number of a tenant's deliveries that are counted, because counting is slow.
 const COUNTED: usize = 20_000;

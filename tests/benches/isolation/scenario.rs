@@ -159,7 +159,7 @@ impl Scenario {
             // With callbacks, the number of endpoints makes no difference.
             let shapes =
                 if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
-            // Some combinations are impossible: a closed port and a missing name have no history of responses, and
+            // Some combinations are impossible: closed ports and missing names cannot have a history of responses, and
             // callback origins are never known in advance.
             let answered = !mode.calls_back() && !matches!(mode, Refuse | Nameless);
             let pasts = if answered { &[Past::Cold, Past::Warm, Past::Turns][..] } else { &[Past::Cold, Past::Warm] };

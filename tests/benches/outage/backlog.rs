@@ -35,7 +35,7 @@ impl Backlog {
     }
 
     /// Stores deliveries whose next attempts are all due in the same minute, and returns that minute. Their states
-    /// contain a later attempt, as after a resend, so the later check of that minute has nothing to do.
+    /// contain a later attempt, as if they had been resent, so the later check of that minute finds no work.
     pub(crate) async fn wait(&self, number: usize) -> Timestamp {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);

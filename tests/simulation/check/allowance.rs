@@ -20,10 +20,10 @@ pub(super) struct Allowance {
     /// The maximum time by which an attempt may be early, given the clocks of two processes. Limits "Punctual attempts"
     /// and "Accepted calls take effect".
     pub(super) early: Duration,
-    /// The maximum age of a process's read of an endpoint: the duration of an invocation. Limits "Punctual attempts"
-    /// and "Permitted destinations".
+    /// The maximum time since a process read an endpoint: the duration of an invocation. Limits "Punctual attempts" and
+    /// "Permitted destinations".
     pub(super) read: Duration,
-    /// The maximum age of such a read, given the clocks of two processes. Limits "Valid signatures" and "Endpoints".
+    /// The same maximum, given the clocks of two processes. Limits "Valid signatures" and "Endpoints".
     pub(super) stale: Duration,
     /// The number of seconds between a signature and its request. Limits "Stable ids".
     pub(super) signing: u64,
@@ -60,7 +60,7 @@ pub(super) struct Allowance {
     /// event. Limits "Deliveries end", "Correct log", "At least once", "Punctual attempts" and "Accepted calls take
     /// effect".
     pub(super) has_duplicates: bool,
-    /// Whether a write took effect long after its repetition, and therefore undid later changes. Limits "Deliveries
+    /// Whether a write took effect long after it was repeated, and therefore undid later changes. Limits "Deliveries
     /// end", "Valid signatures", "Permitted destinations" and "Accepted calls take effect".
     pub(super) has_late_writes: bool,
 }

@@ -170,8 +170,8 @@ impl Check<'_> {
         for logged in &self.logged {
             let (id, count) = (logged.text("webhook_id"), logged.attempts.len());
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
-            // A resend while an attempt is due requests the same attempt, so two processes may make it at the same
-            // time.
+            // If a delivery is resent while an attempt is due, the resend requests the same attempt, so two processes
+            // may make it at the same time.
             let resends = self.resent(logged).count();
             // A copy of an event's message that succeeds at once replaces the earlier state.
             let count = if self.allowance.has_duplicates {
@@ -249,7 +249,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
-    /// Events for an endpoint that is certainly inactive are held until a resend or a recovery.
+    /// Events for an endpoint that is certainly inactive are held until they are resent or recovered.
     pub(super) fn held_deliveries_stay(&mut self) {
         let mut wrong = std::mem::take(&mut self.world.state().unasked);
         let handled = self.world.state().handled.clone();

@@ -38,7 +38,7 @@ impl Check<'_> {
                         wrong.push(format!("{id}: attempt {} after {waited:?} instead of {least:?}", tries + 1));
                     }
                 }
-                // An attempt in progress or waiting during a resend counts as the first of the new schedule.
+                // An attempt that waits or is in progress during a resend counts as the first of the new schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
                 let slack = self.allowance.early;
                 let is_restart = self

@@ -67,7 +67,7 @@ impl World {
         self.send(request.json(&fields)).await
     }
 
-    /// The response of `get-session` to a call with this cookie.
+    /// The response from `get-session` to a call with this cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
     }

@@ -15,7 +15,7 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// Runs the sweep for the minute that contains this time and has no due rows.
+/// Runs the sweep for the minute that contains this time, in which nothing is due.
 pub(crate) async fn sweep(world: &World, at: Timestamp) {
     pass_over_all_minutes(world, at).await;
     world.sweep(at).await;

@@ -27,7 +27,7 @@ fn harmless(page: &Answer) -> &str {
     page.page()
 }
 
-/// The hidden fields of the form with this button, and a user's input. A button in a row has a label.
+/// The hidden fields of the form with this button, and a user's input. A button in a table row has a label.
 fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
     let form = page.page().split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let names = [format!(">{button}</button>"), format!(" aria-label=\"{button}\"")];

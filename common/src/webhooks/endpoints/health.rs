@@ -186,7 +186,7 @@ impl Endpoints {
         answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records a change that an attempt showed when it ended, at `at`, unless the item already has it or a newer one.
+    /// Records a change that an attempt revealed when it ended, at `at`, unless the item already has it or a newer one.
     pub async fn note(&self, tenant: &TenantId, id: EndpointId, news: News, at: Timestamp) -> Result<()> {
         let (update, now) = (self.change(tenant, id), number(at.as_millisecond()));
         let update = match news {

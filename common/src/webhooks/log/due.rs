@@ -128,7 +128,7 @@ impl Minute {
 
 /// The kind of rows whose wait exceeds SQS's maximum delay.
 const WAKE: &str = "wake";
-/// The kind of the other rows. Their deliveries have a message, so they are only checked.
+/// The kind of the other rows. Messages wake their deliveries, so these rows are only checked.
 const CHECK: &str = "check";
 
 impl Log {

@@ -80,7 +80,7 @@ impl Cursor {
 
 /// The maximum number of items that a filtered page reads, over all shards.
 const FILTERED: usize = 4000;
-/// The same limit for items that are read individually, because the index has only their keys.
+/// The same limit, for items that are read individually because the index contains only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// A string that sorts after every key.
 const END: &str = "~";

@@ -60,8 +60,8 @@ impl Log {
         Row(item)
     }
 
-    /// Builds the row with the first state of a delivery that did not succeed immediately, and with its payload, if
-    /// that has no separate row. A delivery that is held immediately has only this row.
+    /// Builds the row with the first state of a delivery that did not succeed immediately, and with its payload, unless
+    /// the payload has a separate row. A delivery that is held immediately has only this row.
     #[must_use]
     pub fn first_row(&self, tenant: &TenantId, delivery: &Delivery, payload: Option<&Payload>, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);

@@ -137,8 +137,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
-/// An HTTP/1.1 connection. It has no background task: it makes progress only during a request, and closes when dropped,
-/// so an attempt that times out leaves nothing running.
+/// An HTTP/1.1 connection. It does not use a background task: it makes progress only during a request, and closes when
+/// dropped, so an attempt that times out leaves nothing running.
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
     /// Performs reads and writes; `None` if the connection is closed.

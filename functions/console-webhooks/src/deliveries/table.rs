@@ -17,7 +17,7 @@ use maud::{Markup, html};
 
 use crate::{numbers::is_fetched, states};
 
-/// The time that a due attempt is shown as due now.
+/// The time for which a due attempt is shown as due now.
 const SOON: Duration = Duration::from_secs(60);
 /// A longer id or URL may be shortened, so the full one is shown on hover.
 const UNCUT: usize = 24;

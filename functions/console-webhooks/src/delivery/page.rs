@@ -36,7 +36,7 @@ pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
 pub(super) const CONFIRM: (&str, &str) =
     ("confirm", "`resend` shows the button for resending the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
-/// The time that a due attempt is shown as in progress.
+/// The time for which a due attempt is shown as in progress.
 const SOON: Duration = Duration::from_secs(60);
 /// The time after a resend in which a link may show the confirmation.
 const JUST: Duration = Duration::from_secs(60);

@@ -166,7 +166,7 @@ fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
 /// Rotates to the secret in the form, and shows it.
 async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let secret = match (form.get("own"), form.get("secret")) {
-        // A form that was kept during a sign-in has lost its secret.
+        // If a form was kept while the user signed in, it no longer contains the secret.
         ("", "") => SigningSecret::generate(),
         ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_chosen))?,
         _ => form.read(|fields| fields.text("own", SigningSecret::parse_chosen))?,

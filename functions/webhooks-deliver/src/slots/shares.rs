@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::standing::{SOON, Shown, Standing};
 
-/// A lane's width after its first response, and of a slow receiver's new lane: the number of records in a batch.
+/// The width of a lane after its first response, and of a slow receiver's new lane: a batch's number of records.
 pub(super) const NEW: usize = 10;
 /// The number of concurrent attempts at a hanging receiver. A higher number would save little invocation time; with a
 /// lower one, deliveries would pile up.
@@ -101,7 +101,7 @@ struct Held {
     /// For receivers known to be good, and for all others.
     good: Taken,
     others: Taken,
-    /// Places by queue. Those of the shared queues are not counted.
+    /// Places by queue. Places for the shared queues are not counted.
     apart: BTreeMap<Queue, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! An address whose emails bounced, or whose owner reported one as spam, gets only requested emails.
+//! An address whose emails bounced, or whose owner reported an email as spam, gets only requested emails.
 
 use std::time::Duration;
 

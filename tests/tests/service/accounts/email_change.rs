@@ -140,7 +140,7 @@ async fn an_undo_takes_back_all_later_changes() {
     let reset = json!({"token": reset.rsplit('=').next(), "newPassword": PASSWORD});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert!(signs_in(&world, &jo.email).await);
-    // The same applies after more changes, each of which sends its own link.
+    // The same applies if the address is changed more often, because each change sends its own link.
     let jo = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo };
     changed(&world, &jo, &jo.email, "three@example.com").await;
     for void in [&first, &second] {

@@ -294,7 +294,7 @@ async fn a_reset_that_verifies_an_address_removes_it() {
     let jo = world.tenant("acme").await;
     let key = world.key(&jo.cookie, json!({"kind": "organization"})).await;
     world.protect(&jo).await;
-    // Simulates an account that is older than the rule that the address must be verified.
+    // Simulates an account from before the address had to be verified.
     world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"email_verified": false})).await;
     world.cli("", "request-password-reset", json!({"email": jo.email})).await;
     let reset = link(&world.mail_to(&jo.email).await);

@@ -13,7 +13,7 @@ fn routes() -> Vec<(String, Option<Scope>)> {
     let routes = tests::description::routes().into_iter().filter_map(|(name, route)| {
         let scopes = route["security"].as_array()?.iter().find_map(|one| one["key"].as_array())?;
         let scope = scopes.first().map(|scope| scope.as_str().expect("a string").parse());
-        // A route that does not declare its scope has an invalid scope in the description.
+        // If a route does not declare its scope, the description contains an invalid scope for the route.
         Some((name.clone(), scope.map(|scope| scope.expect("a declared scope"))))
     });
     routes.collect()

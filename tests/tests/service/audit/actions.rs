@@ -481,7 +481,7 @@ async fn a_user_agent_with_other_bytes_is_recorded() {
     assert_eq!(super::latest(&world, &tenant, "user.renamed").await["user_agent"], "caf\u{e9}/1");
 }
 
-/// The changes in `action`'s newest entry that name keys.
+/// The changes that name keys in the newest entry for `action`.
 async fn ended_keys(world: &World, reader: &Tenant, action: &str) -> Vec<Value> {
     let entry = super::latest(world, reader, action).await;
     let changes = entry["changes"].as_array().expect("changes").iter();

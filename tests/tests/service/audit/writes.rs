@@ -1,4 +1,4 @@
-//! Each write that changes members, keys, sessions, settings or endpoints is in a transaction with its entry.
+//! Each write that changes members, keys, sessions, settings or endpoints shares a transaction with its entry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -30,7 +30,7 @@ async fn a_client_is_signed_in_by_the_browser() {
     }
     let request = world.http.post(world.url("/v1/auth/cliLoginPoll")).header("user-agent", "cli/1.0");
     let poll_as_cli = async || world.send(request.try_clone().expect("no body").json(&json!({"json": login}))).await;
-    // A repeated call after a lost response gets the same response.
+    // If a response is lost, repeating the call returns the same response.
     for _ in 0..2 {
         let done = approve(&world, &tenant.cookie, &login).await;
         assert_eq!(done.ok(), &json!({"status": "approved", "email": tenant.email}));

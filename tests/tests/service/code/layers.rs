@@ -75,7 +75,7 @@ impl Reader {
             Some("crate") => (&[][..], &path[1..]),
             Some("super") => (&self.module[..self.module.len() - depth], &path[depth..]),
             Some("self") => (&self.module[..], &path[1..]),
-            // The name may be that of a submodule.
+            // The name may refer to a submodule.
             _ => (&self.module[..], &path[..]),
         };
         self.imports.insert([from, rest].concat());

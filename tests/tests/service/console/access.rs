@@ -99,7 +99,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// As in the API, members and owners have the same rights to webhooks.
+/// As in the API, members have the same rights to webhooks as owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_sees_and_changes_the_endpoints() {
     let world = World::start().await;

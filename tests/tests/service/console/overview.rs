@@ -277,8 +277,8 @@ async fn the_first_page_of_a_hundred_endpoints_is_small() {
     assert!(small < 10_000, "{whole} bytes, {small} compressed");
 }
 
-/// A hundred endpoints, ten of them on the page, with a thousand deliveries each. More endpoints on other pages or more
-/// deliveries would not add reads.
+/// A hundred endpoints, ten of them on the page, with a thousand deliveries each. Endpoints on other pages, and further
+/// deliveries, do not add reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_makes_few_reads() {
     let world = World::metered().await;

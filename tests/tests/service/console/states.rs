@@ -1,4 +1,4 @@
-//! The states and counts of endpoints, on which the first page, the endpoint's page and `stats` agree.
+//! The first page, the endpoint's page and `stats` show the same states and counts.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;

@@ -61,7 +61,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
                     "{case}"
                 );
             }
-            // The flaky endpoint may get the request that succeeds or the one that fails twice.
+            // Either request to the flaky endpoint, the failing or the successful one, may be repeated.
             let too_many = || format!("{case}: {} and {} arrived", good.len(), flaky.len());
             let came = if good.len() > 2 || flaky.len() > 3 { Err(too_many()) } else { Ok(()) };
             return (doomed.has_died(), came);

@@ -110,7 +110,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     assert_eq!(held.last_attempt, pending.last_attempt);
     assert_eq!((receiver.count().await, world.left().await), (1, 0));
 
-    // After a resend while the endpoint is inactive, the delivery is held again.
+    // If a delivery is resent while the endpoint is inactive, it is held again.
     for (active, status) in [(false, Status::Held), (true, Status::Delivered)] {
         set_active(&world, &tenant, &endpoint, active).await;
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();

@@ -567,7 +567,7 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
     }
 }
 
-/// The same message is in both queues, but a process skips any message that it is already handling.
+/// Both queues contain the same message, but a process skips any message that it is already handling.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;

@@ -192,7 +192,7 @@ async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     }
 }
 
-/// A short wait needs only a message. A longer wait has a due row, so that the sweep can wake the delivery.
+/// A short wait needs only a message. A longer wait needs a due row, so that the sweep can wake the delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_attempt_that_waits_has_no_due_row() {
     let (world, tenant, id, _hanging) = silent(&[]).await;

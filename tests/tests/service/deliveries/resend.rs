@@ -83,7 +83,7 @@ async fn many_resends_cause_one_series_of_attempts() {
             answer.ok();
         }
         world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
-        // All messages carry the number of the same attempt, so the first handled message makes the others stale.
+        // All messages carry the number of the same attempt, so once one of them is handled, the others are stale.
         let messages = world.drain("deliveries").await;
         let same = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
         assert_eq!(messages, vec![same; 9]);

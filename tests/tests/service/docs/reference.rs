@@ -294,7 +294,7 @@ fn answer_of(route: &Value) -> &Value {
     schema.pointer("/properties/json").unwrap_or(schema)
 }
 
-/// Wraps text at the usual length, and indents it from the second line on.
+/// Wraps text at the usual length, and indents all lines after the first.
 fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split(' ') {

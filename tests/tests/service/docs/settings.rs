@@ -167,7 +167,7 @@ fn refused(variable: &str, value: &str, problem: &str) {
     }
 }
 
-/// Starts every function that has this variable with this value, and otherwise with the template's values.
+/// Starts every function that uses this variable, with this value and the template's values for all other variables.
 fn start(variable: &str, value: &str) -> Vec<(String, anyhow::Result<Handler>)> {
     let template = template(&LEAST);
     let users = functions(&template).filter(|(_, function)| variables(function).contains_key(variable));

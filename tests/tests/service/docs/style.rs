@@ -101,7 +101,7 @@ fn prose(path: &str, source: &str) -> Option<String> {
     Some(without_code(&text))
 }
 
-/// The comments of a Rust file, and its string literals up to its unit tests.
+/// The comments in a Rust file, and the string literals before its unit tests.
 fn rust(source: &str, has_texts: bool) -> String {
     let bytes = source.as_bytes();
     let tests = source.find("#[cfg(test)]\nmod tests").unwrap_or(source.len());
@@ -225,7 +225,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
     faults
 }
 
-/// The names of a Rust file's tests that are too long or contain a banned word, with their lines.
+/// The test names in a Rust file that are too long or contain a banned word, with their lines.
 fn bad_names(path: &str, source: &str) -> Vec<String> {
     let (mut is_test, mut bad) = (false, Vec::new());
     for (number, line) in source.lines().enumerate() {

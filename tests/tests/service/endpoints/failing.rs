@@ -18,7 +18,7 @@ use tests::{Receiver, Tenant, World, callback, event};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// A world with a tenant, where deliveries have a single attempt.
+/// A world with a tenant, in which each delivery is attempted only once.
 pub(crate) async fn impatient() -> (World, Tenant) {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
@@ -171,7 +171,7 @@ async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
     assert_eq!(gone(after).await, Some(Consequence::Disabled(DisabledReason::Gone)));
 }
 
-/// A record is redelivered long after its attempt.
+/// A record is redelivered long after its attempt was made.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let world = World::start().await;
@@ -211,7 +211,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     assert_eq!(note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Consequence::Failing));
 }
 
-/// The error in an endpoint's item, with its time.
+/// The error in an endpoint's item, and the time of the error.
 async fn noted(world: &World, tenant: &Tenant, endpoint: &str) -> Option<serde_json::Value> {
     let fields = json!({"webhook_endpoint_id": endpoint});
     world.rpc(&tenant.key, "deliveries/stats", fields).await.ok().get("last_error").cloned()

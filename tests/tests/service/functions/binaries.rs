@@ -13,7 +13,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// The time limit to start and call an unoptimized binary on a busy machine.
+/// The time limit for starting and calling an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +95,7 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions' binaries: `FUNCTIONS_DIR`, which CI sets to binaries in the release profile, or this
+/// The folder with the functions' binaries: `FUNCTIONS_DIR`, which CI sets to a folder of release binaries, or this
 /// test's target directory. In the target directory, the binaries share the features and the artifacts of `cargo test`,
 /// so they only have to be linked. The first call builds them, and Cargo makes concurrent calls wait.
 pub(crate) async fn build() -> PathBuf {

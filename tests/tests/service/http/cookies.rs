@@ -15,7 +15,7 @@ async fn call(world: &World, method: &str, route: &str, cookies: Value, headers:
     (answer["statusCode"].as_u64().expect("a status"), body)
 }
 
-/// The user of the session in these cookies and headers.
+/// The user whose session is in these cookies and headers.
 async fn who(world: &World, cookies: Value, headers: Value) -> Value {
     let (status, body) = call(world, "GET", "get-session", cookies, headers).await;
     assert_eq!(status, 200);

@@ -36,7 +36,7 @@ impl Setup {
         }
     }
 
-    /// The number of effects of a route so far, such as endpoints or messages. Handles existing messages.
+    /// The number of effects that a route has had so far, such as endpoints or messages. Handles existing messages.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {
@@ -156,7 +156,7 @@ async fn a_key_is_for_one_tenant_and_one_route() {
     let other = world.rpc_once(&theirs.key, "webhooks/create", "k", fields.clone()).await;
     assert_ne!(mine.ok()["webhook_endpoint_id"], other.ok()["webhook_endpoint_id"]);
     world.rpc_once(&ours.key, "webhooks/test", "k", setup.fields("webhooks/test")).await.ok();
-    // A call with a session from the same tenant counts as the same call.
+    // The same call, made with a session of the same tenant, counts as a repetition.
     let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
     let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
     assert_eq!(world.send(request.header("idempotency-key", "k")).await.ok(), mine.ok());

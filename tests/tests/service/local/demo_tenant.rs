@@ -6,7 +6,7 @@ use ::local::Data;
 use serde_json::{Value, json};
 use tests::{Answer, World, text};
 
-/// Opens the link like a user's browser, and returns the session cookie.
+/// Opens the link as a user's browser would, and returns the session cookie.
 async fn signed_in(world: &World) -> String {
     let answer = open(world, &[("sec-fetch-site", "none")]).await;
     assert_eq!((answer.status, &answer.headers["location"]), (303, &"/console".parse().expect("a path")));

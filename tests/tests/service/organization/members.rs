@@ -269,7 +269,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     // The keys of the removed member are removed from the list and from the count.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
-    // After a new invitation, the user is a new member: earlier sessions and keys remain invalid.
+    // If invited again, the user becomes a new member: earlier sessions and keys remain invalid.
     let again = world.member(&jo, "al@example.com", "member").await;
     assert_ne!(again.user, al.user);
     world.is_shut_out(&al).await;
@@ -338,7 +338,7 @@ async fn owners_who_remove_each_other_or_leave_keep_one_owner() {
     }
 }
 
-/// A call that begins before a removal and ends after it returns no valid credential.
+/// A call that begins before a member is removed and ends afterward must not return a valid credential.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_and_a_new_key_during_the_removal_are_void() {
     let world = World::start().await;

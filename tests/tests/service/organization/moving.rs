@@ -121,7 +121,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
     assert_eq!(mail["subject"], "Webhooks: You joined another organization");
     assert!(mail["text"].as_str().expect("a string").contains("Organization: Doe & Co"), "{mail}");
 
-    // A second call gets the same response and has no effect.
+    // A second call returns the same response, and has no further effect.
     let mails = world.mails().await.len();
     let again = accept(&world, &bo, &id).await;
     assert_eq!((again.status, &again.body), (200, &accepted.body));
@@ -209,7 +209,7 @@ async fn the_only_owner_must_appoint_another_before_a_move() {
     assert_eq!(organization(&world, &other.cookie).await, other.id);
     let role = json!({"memberId": bo.user, "role": "owner"});
     assert_eq!(world.cli(&other.cookie, "organization/update-member-role", role).await.status, 200);
-    // If there is another member, the organization remains, despite the consent to delete it.
+    // If there is another member, the organization remains, although the user agreed to delete it.
     assert_eq!(accept_and_delete(&world, &other, &id).await.status, 200);
     assert_eq!(members(&world, &bo.cookie).await, ["*bo@example.com"]);
     assert!(world.key_works(&bo.key).await);

@@ -31,7 +31,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
 }
 
-/// Creates a login request by a client with this name. Returns the query of the page, and the fields of the poll.
+/// Creates a login request by a client with this name. Returns the query for the page, and the fields for the poll.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
@@ -161,8 +161,8 @@ async fn signing_in_returns_to_the_requested_page() {
         assert_eq!(mistaken.status, 401);
         let again = filled(&mistaken, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
         assert_eq!(location(&post(&world, "", &again).await), path);
-        // A form that is sent without a session has no effect. After the sign-in, the visitor is redirected to its
-        // page.
+        // A form that is sent without a session has no effect. After signing in, the visitor is redirected to the
+        // form's page.
         let form = world.http.post(world.url(path)).header("accept", tests::world::BROWSER);
         let form = world.send(form.header("origin", world.stack.api()).form(&[("action", "x")])).await;
         let back = format!("name=\"next\" value=\"{}\"", path.split('?').next().unwrap_or_default());
@@ -456,7 +456,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
         let sent = post(&world, &cookie, &resend).await;
         assert!(sent.status == 200 && !sent.page().contains("command line"), "{sent:?}");
     }
-    // An approval counts toward the limit, and still succeeds.
+    // An approval counts toward the limit, but still succeeds.
     let (query, login) = ask(&world, "a client").await;
     let approve = filled(&get(&world, &cookie, &query).await, "Approve sign-in", SURE);
     for (form, says) in [(&resend, ""), (&approve, "the command-line client continues automatically")] {
@@ -469,7 +469,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
     assert_eq!(mails(&world).await, before + 5);
     assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
     assert_eq!(poll(&world, &login).await, "approved");
-    // A visitor without a session gets the form to sign in, and no email is sent.
+    // A visitor without a session gets the sign-in form, and no email is sent.
     assert!(post(&world, "", &resend).await.page().contains("<h1>Sign in</h1>"));
     assert_eq!(mails(&world).await, before + 6, "six emails, one of them about the signed-in client");
 }

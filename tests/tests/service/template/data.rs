@@ -63,7 +63,7 @@ fn queues_are_encrypted_and_survive_the_stack() {
 }
 
 /// Lambda recommends this timeout: a message must not be redelivered while the function may still be processing it,
-/// even if Lambda had to wait before the invocation.
+/// even if Lambda had to wait before invoking it.
 #[test]
 fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
     let template = template(&LEAST);

@@ -128,7 +128,7 @@ fn only_named_origins_and_headers_are_allowed() {
     assert_eq!(cors["AllowHeaders"], json!(["content-type", "idempotency-key", "x-api-key"]));
 }
 
-/// Every role has the shared policies, and only the function that makes attempts may connect to a VPC.
+/// Every role includes the shared policies, and only the function that makes attempts may connect to a VPC.
 #[test]
 fn every_role_has_the_shared_policies() {
     for (parameters, shared, vpc) in [(&LEAST[..], 0, 0), (&ALL[..], 2, 1)] {
