@@ -187,7 +187,7 @@ async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
             details { summary { "How to verify signatures" } (verify::code()) }
         } @else { (verify::code()) }
         div .row {
-            (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
+            (Form { to: &link, button: "Send test event", action: "test", ..Form::default() })
             a href=(link) { "View endpoint" }
         }
     };

@@ -24,7 +24,7 @@ use common::{
     presentation::times,
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
@@ -107,10 +107,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
         "delete" => delete(&app, &call, &form).await,
         _ => Err(NO_FORM),
     };
-    match done {
-        Ok(reply) => Ok(reply),
-        Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
-    }
+    let Err(error) = done else { return done };
+    Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into())
 }
 
 /// Sends the confirmation email again and returns to the page `here`. The limit is shared with emails requested through
@@ -256,7 +254,7 @@ fn profile(user: &User) -> Markup {
                     "Open the link in the email to " strong { (user.email_to_verify()) } ". Until then, you cannot create \
                      API keys or use the API."
                 }
-                (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
+                (Form { action: "verify", button: "Resend confirmation email", is_secondary: true, ..Form::default() })
             }
         }
     }
@@ -285,7 +283,7 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
             }
         }
         @if sessions.len() > 1 {
-            (Form { id: "others", button: "End all other sessions", is_secondary: true, hidden: &[("action", "end-others")], ..Form::default() })
+            (Form { action: "end-others", button: "End all other sessions", is_secondary: true, ..Form::default() })
         }
     }
 }
@@ -305,28 +303,12 @@ fn end_form(session: &Session, agent: &str) -> Markup {
 
 fn name_form(user: &User, sent: &Sent) -> Markup {
     let name = if sent.error("name").is_some() { sent.typed("name", "name") } else { user.name.as_str() };
-    let form = Form {
-        id: "name",
-        button: "Change name",
-        is_secondary: true,
-        hidden: &[("action", "name")],
-        fields: &[Field::text("name", "Your name", "name", name)],
-        error: sent.error("name"),
-        ..Form::default()
-    };
-    html! { (form) }
+    let fields = [Field::text("name", "Your name", "name", name)];
+    Form { is_secondary: true, ..sent.form("name", "Change name", &fields) }.render()
 }
 
 fn email_form(user: &User, sent: &Sent) -> Markup {
-    let form = Form {
-        id: "email",
-        button: "Send confirmation email",
-        is_secondary: true,
-        hidden: &[("action", "email")],
-        fields: &[Field::email("newEmail", "New email", "email", sent.typed("email", "newEmail"))],
-        error: sent.error("email"),
-        ..Form::default()
-    };
+    let fields = [Field::email("newEmail", "New email", "email", sent.typed("email", "newEmail"))];
     html! {
         @if let Some(pending) = &user.pending_email {
             p { "We sent a link to " strong { (pending) } ". Open it within 24 hours to use that address." }
@@ -336,23 +318,14 @@ fn email_form(user: &User, sent: &Sent) -> Markup {
              sessions then end. For 24 hours, you can undo the change with a link that we email to the old address. \
              Your API keys keep working."
         }
-        (form)
+        (Form { is_secondary: true, ..sent.form("email", "Send confirmation email", &fields) })
     }
 }
 
 fn password_form(sent: &Sent) -> Markup {
-    let form = Form {
-        id: "password",
-        button: "Change password",
-        hidden: &[("action", "password")],
-        fields: &[
-            Field::password("currentPassword", "Current password"),
-            Field::new_password("newPassword", "New password"),
-        ],
-        error: sent.error("password"),
-        ..Form::default()
-    };
-    html! { (form) }
+    let fields =
+        [Field::password("currentPassword", "Current password"), Field::new_password("newPassword", "New password")];
+    sent.form("password", "Change password", &fields).render()
 }
 
 fn two_factor(user: &User) -> Markup {
@@ -368,27 +341,11 @@ fn two_factor(user: &User) -> Markup {
 }
 
 fn leave_form(sent: &Sent) -> Markup {
-    let form = Form {
-        id: "leave",
-        button: "Leave organization",
-        is_danger: true,
-        hidden: &[("action", "leave")],
-        fields: &[Field::tick("sure", "Leave the organization and delete my account")],
-        error: sent.error("leave"),
-        ..Form::default()
-    };
-    html! { (form) }
+    let fields = [Field::tick("sure", "Leave the organization and delete my account")];
+    Form { is_danger: true, ..sent.form("leave", "Leave organization", &fields) }.render()
 }
 
 fn delete_form(sent: &Sent) -> Markup {
-    let form = Form {
-        id: "delete",
-        button: "Delete account",
-        is_danger: true,
-        hidden: &[("action", "delete")],
-        fields: &[Field::password("password", "Password"), Field::tick("sure", "Permanently delete my account")],
-        error: sent.error("delete"),
-        ..Form::default()
-    };
-    html! { (form) }
+    let fields = [Field::password("password", "Password"), Field::tick("sure", "Permanently delete my account")];
+    Form { is_danger: true, ..sent.form("delete", "Delete account", &fields) }.render()
 }

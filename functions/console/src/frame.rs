@@ -9,7 +9,7 @@ use common::{
     error::{Error, Result},
     http::{
         Reply, Typed,
-        page::{TICKED, alert, visible},
+        page::{Field, Form, TICKED, alert, visible},
     },
     issue::Problem,
     presentation::console::Console,
@@ -52,6 +52,11 @@ impl Sent {
         self.refused.as_ref().filter(|_| self.values.get("action") == action)
     }
 
+    /// A form for `action`, which shows why it was rejected.
+    pub(crate) fn form<'a>(&'a self, action: &'a str, button: &'a str, fields: &'a [Field<'a>]) -> Form<'a> {
+        Form { action, button, fields, error: self.error(action), ..Form::default() }
+    }
+
     /// The requested part of a list, starting at 0.
     pub(crate) fn part(&self) -> usize {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
@@ -82,6 +87,11 @@ pub(crate) fn go_on(here: &str, did: &str) -> Reply {
 
 /// The error for an unknown `action`.
 pub(crate) const NO_FORM: Error = Error::NotFound("Form not found");
+
+/// The button that ends the session.
+pub(crate) fn sign_out<'a>() -> Form<'a> {
+    Form { to: "/signin", action: "sign-out", button: "Sign out", is_secondary: true, ..Form::default() }
+}
 
 /// Reads the checkbox that confirms a dangerous action.
 pub(crate) fn tick(text: &str) -> Result<String, Vec<Problem>> {

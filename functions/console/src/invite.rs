@@ -22,12 +22,12 @@ use common::{
     presentation::sign_up,
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use url::form_urlencoded;
 
 use crate::{
     app::App,
-    frame::{go_on, role_name, tick},
+    frame::{go_on, role_name, sign_out, tick},
 };
 
 const LINK: [(&str, &str); 3] = [
@@ -226,7 +226,7 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
 
 fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Error>) -> Markup {
     let id = id.to_string();
-    let form = Form {
+    Form {
         button: "Create account and join",
         hidden: &[("tenantSlug", slug.as_str()), ("invitationId", &id), ("token", link.get("token"))],
         fields: &[
@@ -235,8 +235,8 @@ fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Erro
         ],
         error,
         ..Form::default()
-    };
-    html! { (form) }
+    }
+    .render()
 }
 
 /// Returns this page's address without the token, which a signed-in user does not need.
@@ -252,13 +252,6 @@ fn sign_in_address(slug: &Slug, id: InvitationId) -> String {
 
 fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
     let next = address(slug, id);
-    let sign_out = Form {
-        to: "/signin",
-        button: "Sign out",
-        is_secondary: true,
-        hidden: &[("action", "sign-out"), ("next", &next)],
-        ..Form::default()
-    };
     html! {
         (warning(html! {
             p {
@@ -267,7 +260,7 @@ fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
                 "which also signs you in to it."
             }
         }))
-        (sign_out)
+        (Form { hidden: &[("next", &next)], ..sign_out() })
     }
 }
 
@@ -322,10 +315,10 @@ async fn recipient(
     };
     let id = invitation.id.to_string();
     let decline = Form {
-        id: "decline",
+        action: "decline",
         button: "Decline invitation",
         is_secondary: true,
-        hidden: &[("action", "decline"), ("tenantSlug", to.slug.as_str()), ("invitationId", &id)],
+        hidden: &[("tenantSlug", to.slug.as_str()), ("invitationId", &id)],
         ..Form::default()
     };
     Ok(html! { (consequences) (decline) })
@@ -344,7 +337,7 @@ fn join_form(
     };
     let (id, names) = (id.to_string(), (visible(from.name.as_str()), visible(to.name.as_str())));
     let button = format!("{verb} {} and join {}", names.0, names.1);
-    let form = Form {
+    Form {
         button: &button,
         is_danger: is_deletion,
         hidden: &[
@@ -356,8 +349,8 @@ fn join_form(
         fields: &[tick],
         error,
         ..Form::default()
-    };
-    html! { (form) }
+    }
+    .render()
 }
 
 /// The page that asks for confirmation before deleting the organization of `user`, its last member. The page shows how

@@ -27,7 +27,7 @@ use common::{
     presentation::times,
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
@@ -108,10 +108,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
         "delete" => delete(&app, user, &form).await,
         _ => Err(NO_FORM),
     };
-    match done {
-        Ok(reply) => Ok(reply),
-        Err(error) => Ok(page(&app, user, Sent::refused(form, error)?).await?.into()),
-    }
+    let Err(error) = done else { return done };
+    Ok(page(&app, user, Sent::refused(form, error)?).await?.into())
 }
 
 /// Issues a key and shows it. The form has an id, so reloading the page does not issue a second key.
@@ -239,15 +237,15 @@ fn expiry(expires_at: Option<Timestamp>, now: Timestamp) -> Markup {
 
 fn delete_form(key: &KeyRecord) -> Markup {
     let id = key.id.to_string();
-    let delete = RowForm {
+    RowForm {
         fold: "Delete",
         about: key.name.as_str(),
         says: "Requests with this key are rejected immediately.",
         button: "Delete key",
         is_danger: true,
         hidden: &[("action", "delete"), ("keyId", &id)],
-    };
-    html! { (delete) }
+    }
+    .render()
 }
 
 fn issue_form(sent: &Sent, user: &User) -> Markup {
@@ -258,17 +256,10 @@ fn issue_form(sent: &Sent, user: &User) -> Markup {
     let kind = Field::select("kind", "Acts for", &KINDS, sent.typed("issue", "kind"));
     let access = Field::select("access", "May use", &ACCESS, sent.typed("issue", "access"));
     let fields = [name, expires, access, kind];
-    let issue = Form {
-        id: "issue",
-        button: "Create API key",
-        hidden: &[("action", "issue"), ("form", &form)],
-        // Only owners create organization keys.
-        fields: if user.role == Role::Owner { &fields } else { &fields[..3] },
-        more: Some(&scopes(sent)),
-        error: sent.error("issue"),
-        ..Form::default()
-    };
-    html! { (issue) }
+    // Only owners create organization keys.
+    let fields = if user.role == Role::Owner { &fields } else { &fields[..3] };
+    let issue = sent.form("issue", "Create API key", fields);
+    Form { hidden: &[("form", &form)], more: Some(&scopes(sent)), ..issue }.render()
 }
 
 fn scopes(sent: &Sent) -> Markup {

@@ -92,8 +92,6 @@ async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
 fn ask(form: &Typed, error: Option<Error>) -> Page {
     let form = Form {
         button: "Send reset link",
-        is_secondary: false,
-        hidden: &[],
         fields: &[Field::email("email", "Email", "username", form.get("email"))],
         error: error.as_ref(),
         ..Form::default()
@@ -120,7 +118,6 @@ fn sent(address: &str) -> Page {
 fn choose(token: &Token, error: Option<Error>) -> Page {
     let form = Form {
         button: "Set new password",
-        is_secondary: false,
         hidden: &[("token", token.reveal())],
         fields: &[Field::new_password("newPassword", "New password")],
         error: error.as_ref(),

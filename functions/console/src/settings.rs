@@ -20,7 +20,7 @@ use common::{
     name::Name,
     presentation::console::Console,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
@@ -165,66 +165,40 @@ fn choice(organization: &Organization) -> &'static str {
 }
 
 fn form(organization: &Organization, sent: &Sent) -> Markup {
-    let current = (organization.debug_notification_email.as_str(), choice(organization));
     let (address, mails) = match sent.error(SAVE) {
         Some(_) => (sent.typed(SAVE, "debugNotificationEmail"), sent.typed(SAVE, "jobFailureMails")),
-        None => current,
+        None => (organization.debug_notification_email.as_str(), choice(organization)),
     };
-    let save = Form {
-        id: "settings",
-        button: "Save settings",
-        hidden: &[("action", SAVE)],
-        fields: &[
-            Field::email("debugNotificationEmail", "Email for notifications", "off", address).hint(
-                "Receives emails about failing endpoints and failed jobs. After a change, both addresses get an email",
-            ),
-            Field::select("jobFailureMails", "Emails about failed jobs", &MAILS, mails),
-        ],
-        error: sent.error(SAVE),
-        ..Form::default()
-    };
-    html! { (save) }
+    let fields = [
+        Field::email("debugNotificationEmail", "Email for notifications", "off", address).hint(
+            "Receives emails about failing endpoints and failed jobs. After a change, both addresses get an email",
+        ),
+        Field::select("jobFailureMails", "Emails about failed jobs", &MAILS, mails),
+    ];
+    Form { id: "settings", ..sent.form(SAVE, "Save settings", &fields) }.render()
 }
 
 fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
     let current = organization.name.as_str();
     let name = if sent.error(RENAME).is_some() { sent.typed(RENAME, "name") } else { current };
-    let rename = Form {
-        id: RENAME,
-        button: "Change name",
-        is_secondary: true,
-        hidden: &[("action", RENAME)],
-        fields: &[Field::text("name", "Organization name", "organization", name)],
-        error: sent.error(RENAME),
-        ..Form::default()
-    };
+    let fields = [Field::text("name", "Organization name", "organization", name)];
     html! {
         p { "Members and invited people see this name. The slug " strong { (organization.slug) } " stays the same." }
-        (rename)
+        (Form { is_secondary: true, ..sent.form(RENAME, "Change name", &fields) })
     }
 }
 
 fn require_form(user: &User, organization: &Organization, sent: &Sent) -> Markup {
-    let require = Form {
-        id: REQUIRE,
-        button: "Save two-factor setting",
-        is_secondary: true,
-        hidden: &[("action", REQUIRE)],
-        fields: &[Field::select(
-            "requireTwoFactor",
-            "Second factor",
-            &FACTORS,
-            if organization.require_two_factor { "on" } else { "off" },
-        )],
-        error: sent.error(REQUIRE),
-        ..Form::default()
-    };
+    let chosen = if organization.require_two_factor { "on" } else { "off" };
+    let fields = [Field::select("requireTwoFactor", "Second factor", &FACTORS, chosen)];
     html! {
         p {
             "If required, members without a second factor must set one up after signing in, before they can do anything \
              else. API keys are not affected."
         }
-        @if user.has_two_factor { (require) } @else {
+        @if user.has_two_factor {
+            (Form { is_secondary: true, ..sent.form(REQUIRE, "Save two-factor setting", &fields) })
+        } @else {
             p { a href="/console/two-factor" { "Set up your own second factor first" } }
         }
     }

@@ -13,14 +13,14 @@ use common::{
     error::{Error, Result},
     http::{
         Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
-        page::{Choice, Field, Form, Page, visible},
+        page::{Choice, Field, Page, visible},
     },
     id::{InvitationId, UserId},
     paging::{Order, Paging},
     presentation::times,
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
@@ -284,30 +284,23 @@ fn badge(role: Role) -> Markup {
 
 fn cancel_form(invited: &Invited) -> Markup {
     let (id, about) = (invited.invitation.id.to_string(), invited.invitation.email.to_string());
-    let cancel = RowForm {
+    RowForm {
         fold: "Cancel",
         about: &about,
         says: "The link in the email stops working.",
         button: "Cancel invitation",
         is_danger: true,
         hidden: &[("action", "cancel"), ("invitationId", &id)],
-    };
-    html! { (cancel) }
+    }
+    .render()
 }
 
 fn invite_form(sent: &Sent) -> Markup {
     let role = Some(sent.typed("invite", "role")).filter(|role| !role.is_empty()).unwrap_or("member");
-    let invite = Form {
-        id: "invite",
-        button: "Send invitation",
-        hidden: &[("action", "invite")],
-        fields: &[
-            Field::email("email", "Email", "off", sent.typed("invite", "email"))
-                .hint("The invited person creates an account, or moves an existing account to your organization"),
-            Field::radios("role", "Role", &ROLES, role),
-        ],
-        error: sent.error("invite"),
-        ..Form::default()
-    };
-    html! { (invite) }
+    let fields = [
+        Field::email("email", "Email", "off", sent.typed("invite", "email"))
+            .hint("The invited person creates an account, or moves an existing account to your organization"),
+        Field::radios("role", "Role", &ROLES, role),
+    ];
+    sent.form("invite", "Send invitation", &fields).render()
 }

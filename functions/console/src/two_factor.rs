@@ -20,11 +20,11 @@ use common::{
     },
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, console, go_on, tick},
+    frame::{NO_FORM, Sent, console, go_on, sign_out, tick},
 };
 
 const HERE: &str = "/console/two-factor";
@@ -84,10 +84,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
         "disable" => disable(&app, &call, &form).await,
         _ => Err(NO_FORM),
     };
-    match done {
-        Ok(reply) => Ok(reply),
-        Err(error) => Ok(page(&app, &call.caller.user, Sent::refused(form, error)?).await?.into()),
-    }
+    let Err(error) = done else { return done };
+    Ok(page(&app, &call.caller.user, Sent::refused(form, error)?).await?.into())
 }
 
 fn password(form: &Typed) -> Result<Guess> {
@@ -168,20 +166,12 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
 }
 
 fn enable_form(sent: &Sent) -> Markup {
-    let form = Form {
-        id: "enable",
-        button: "Set up two-factor authentication",
-        hidden: &[("action", "enable")],
-        fields: &[Field::password("password", "Password")],
-        error: sent.error("enable"),
-        ..Form::default()
-    };
     html! {
         p {
             "Signing in will then require a code from an authenticator app on your phone or in your password manager, \
              in addition to the password. API keys work without it."
         }
-        (form)
+        (sent.form("enable", "Set up two-factor authentication", &[Field::password("password", "Password")]))
     }
 }
 
@@ -202,15 +192,15 @@ fn to_scan(enrollment: &Enrollment) -> Page {
 }
 
 fn code_form(error: Option<&Error>) -> Markup {
+    let fields = [Field::code("code", "Code")];
     let form = Form {
-        id: "verify",
+        action: "verify",
         button: "Enable two-factor authentication",
-        hidden: &[("action", "verify")],
-        fields: &[Field::code("code", "Code")],
+        fields: &fields,
         error,
         ..Form::default()
     };
-    html! { (form) }
+    form.render()
 }
 
 /// The page with new backup codes, which are not shown again.
@@ -228,44 +218,16 @@ fn new_codes(title: &'static str, codes: &BackupCodes) -> Page {
 }
 
 fn enabled(left: usize, sent: &Sent) -> Markup {
-    let renew = Form {
-        id: "codes",
-        button: "Replace backup codes",
-        is_secondary: true,
-        hidden: &[("action", "codes")],
-        fields: &[Field::password("password", "Password")],
-        error: sent.error("codes"),
-        ..Form::default()
-    };
-    let disable = Form {
-        id: "disable",
-        button: "Disable two-factor authentication",
-        is_danger: true,
-        hidden: &[("action", "disable")],
-        fields: &[Field::password("password", "Password"), Field::tick("sure", "Sign in with only the password")],
-        error: sent.error("disable"),
-        ..Form::default()
-    };
+    let password = Field::password("password", "Password");
+    let (renew, disable) = ([password], [password, Field::tick("sure", "Sign in with only the password")]);
     html! {
         p { span .state.good { "✓ Enabled" } " Signing in requires a code from your authenticator app, or a backup \
             code." }
         h2 { "Backup codes" }
         p { (left) " of " (COUNT) " backup codes are left. New codes replace all earlier ones." }
-        (renew)
+        (Form { is_secondary: true, ..sent.form("codes", "Replace backup codes", &renew) })
         h2 { "Disable two-factor authentication" }
         p { "To use another authenticator app, disable two-factor authentication, then set it up again. All other sessions end." }
-        (disable)
+        (Form { is_danger: true, ..sent.form("disable", "Disable two-factor authentication", &disable) })
     }
-}
-
-fn sign_out() -> Markup {
-    let form = Form {
-        id: "out",
-        to: "/signin",
-        button: "Sign out",
-        is_secondary: true,
-        hidden: &[("action", "sign-out")],
-        ..Form::default()
-    };
-    html! { (form) }
 }

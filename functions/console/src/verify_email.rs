@@ -71,10 +71,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     let callback = callback(&call, &link);
     let form = Form {
         button: "Confirm email address",
-        is_secondary: false,
         hidden: &[("token", token.reveal()), ("callbackURL", callback.as_ref().map_or("", Url::as_str))],
-        fields: &[],
-        error: None,
         ..Form::default()
     };
     let content = html! {

@@ -17,12 +17,12 @@ use common::{
     },
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::{
     account,
     app::App,
-    frame::{NO_FORM, Sent, go_on},
+    frame::{NO_FORM, Sent, go_on, sign_out},
 };
 
 const HERE: &str = "/console/welcome";
@@ -77,10 +77,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
         REPLACE => replace(&app, &call, &form).await,
         _ => Err(NO_FORM),
     };
-    match done {
-        Ok(reply) => Ok(reply),
-        Err(error) => Ok(page(&app, &call.caller.user, false, Sent::refused(form, error)?)),
-    }
+    let Err(error) = done else { return done };
+    Ok(page(&app, &call.caller.user, false, Sent::refused(form, error)?))
 }
 
 /// Sends the confirmation email to a different address. The response and its timing are the same whether or not that
@@ -114,27 +112,19 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
         p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
         h2 { "No email?" }
         p { "If the email has not arrived after a few minutes, check your spam folder or have it sent again:" }
-        (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
+        (Form { action: "verify", button: "Resend confirmation email", is_secondary: true, ..Form::default() })
         details open[sent.error(REPLACE).is_some()] {
             summary { "Wrong address?" }
             @if user.chose_email { (replace_form(&sent)) }
             @else { p { "Ask the person who invited you to send an invitation to the correct address." } }
         }
         p { a href=(app.docs.as_str()) { "Documentation" } }
-        (Form { id: "out", to: "/signin", button: "Sign out", is_secondary: true, hidden: &[("action", "sign-out")], ..Form::default() })
+        (sign_out())
     };
     Page::new("Confirm your email address", content).refused(sent.refused).into()
 }
 
 fn replace_form(sent: &Sent) -> Markup {
-    let form = Form {
-        id: REPLACE,
-        button: "Change address",
-        is_secondary: true,
-        hidden: &[("action", REPLACE)],
-        fields: &[Field::email("email", "Email", "email", sent.typed(REPLACE, "email"))],
-        error: sent.error(REPLACE),
-        ..Form::default()
-    };
-    html! { (form) }
+    let fields = [Field::email("email", "Email", "email", sent.typed(REPLACE, "email"))];
+    Form { is_secondary: true, ..sent.form(REPLACE, "Change address", &fields) }.render()
 }

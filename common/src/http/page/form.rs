@@ -8,7 +8,9 @@ use crate::error::Error;
 /// A form, which posts its visible and hidden fields.
 #[derive(Default)]
 pub struct Form<'a> {
-    /// The prefix of the field ids, unique per page; empty for a page's only form.
+    /// The value of the hidden field `action`, which tells a page's forms apart; empty for a page's only form.
+    pub action: &'a str,
+    /// The prefix of the field ids, unique per page. The default is `action`.
     pub id: &'static str,
     /// The path that the form posts to; empty for its page's path.
     pub to: &'a str,
@@ -42,19 +44,21 @@ impl Render for Form<'_> {
         // If the error does not belong to a field, the first field that has to be filled in again gets the focus.
         let focused = self.error.filter(|error| !matches!(error, Error::Invalid(_)));
         let focused = focused.and_then(|_| self.fields.iter().position(|field| field.value.is_empty()));
-        let action = if self.to.is_empty() { "?" } else { self.to };
+        let (to, id) =
+            (if self.to.is_empty() { "?" } else { self.to }, if self.id.is_empty() { self.action } else { self.id });
         let class = match (self.is_danger, self.is_secondary) {
             (true, _) => Some("danger"),
             (false, true) => Some("secondary"),
             (false, false) => None,
         };
         html! {
-            form .fill[!self.fields.is_empty()] method="post" action=(action) {
+            form .fill[!self.fields.is_empty()] method="post" action=(to) {
                 @if let Some(alert) = alert { p .error role="alert" { (alert) } }
+                @if !self.action.is_empty() { input type="hidden" name="action" value=(self.action); }
                 @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
                 @for (at, field) in self.fields.iter().enumerate() {
                     @let field = if focused == Some(at) { field.focused() } else { *field };
-                    (field.html(self.id, self.error))
+                    (field.html(id, self.error))
                 }
                 @if let Some(more) = self.more { (more) }
                 button class=[class] aria-label=[(!self.about.is_empty()).then(|| format!("{}: {}", self.button, self.about))] { (self.button) }
@@ -100,7 +104,6 @@ pub struct Field<'a> {
 
 impl<'a> Field<'a> {
     /// A line of text. Browsers and password managers use `autocomplete` to fill it in.
-    #[must_use]
     pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
         Self {
             label,
@@ -119,97 +122,81 @@ impl<'a> Field<'a> {
     }
 
     /// Several lines of text.
-    #[must_use]
     pub fn area(name: &'static str, label: &'static str, value: &'a str) -> Self {
         Self { kind: AREA, ..Self::text(name, label, "off", value) }
     }
 
     /// A choice between several values, each with its label.
-    #[must_use]
     pub fn select(name: &'static str, label: &'static str, options: &'a [(&'a str, &'a str)], value: &'a str) -> Self {
         Self { kind: SELECT, options, ..Self::text(name, label, "off", value) }
     }
 
     /// A choice between a few values, all visible with their hints.
-    #[must_use]
     pub fn radios(name: &'static str, label: &'static str, choices: &'a [Choice<'a>], value: &'a str) -> Self {
         Self { kind: RADIO, choices, ..Self::text(name, label, "off", value) }
     }
 
     /// An email address.
-    #[must_use]
     pub fn email(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
         Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
     }
 
     /// Words to search for.
-    #[must_use]
     pub fn search(name: &'static str, label: &'static str, value: &'a str) -> Self {
         Self { kind: "search", ..Self::text(name, label, "off", value) }
     }
 
     /// An http or https URL.
-    #[must_use]
     pub fn url(name: &'static str, label: &'static str, value: &'a str) -> Self {
         Self { kind: "url", ..Self::text(name, label, "off", value) }
     }
 
     /// A time in UTC: `2026-01-31T12:00`.
-    #[must_use]
     pub fn moment(name: &'static str, label: &'static str, value: &'a str) -> Self {
         Self { kind: "datetime-local", ..Self::text(name, label, "off", value) }
     }
 
     /// The current password. It is never shown again.
-    #[must_use]
     pub fn password(name: &'static str, label: &'static str) -> Self {
         Self { kind: "password", ..Self::text(name, label, "current-password", "") }
     }
 
-    #[must_use]
     pub fn new_password(name: &'static str, label: &'static str) -> Self {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
     /// A code from an authenticator app, which password managers fill in.
-    #[must_use]
     pub fn code(name: &'static str, label: &'static str) -> Self {
         let hint = Some("The 6 digits that your authenticator app shows");
         Self { keyboard: Some("numeric"), hint, ..Self::text(name, label, "one-time-code", "") }
     }
 
     /// A checkbox, which sends [`TICKED`].
-    #[must_use]
     pub fn tick(name: &'static str, label: &'static str) -> Self {
         Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
     }
 
     /// Adds a hint below the label.
-    #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
     /// Allows the field to be empty.
-    #[must_use]
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
     /// Makes the field a filter. All fields in a form of filters may be empty.
-    #[must_use]
     pub fn filter(self) -> Self {
         Self { is_optional: true, is_filter: true, ..self }
     }
 
     /// Gives the field the focus when the page opens.
-    #[must_use]
     pub fn focused(self) -> Self {
         Self { is_focused: true, ..self }
     }
 
     /// Renders the field for the form with this id, with the field's issues from `error`.
-    #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
         let Self {
             label,
@@ -295,7 +282,6 @@ fn is_first(name: &str, error: Option<&Error>) -> bool {
 }
 
 /// The messages of a field's issues.
-#[must_use]
 pub fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
     match error {
         Some(Error::Invalid(issues)) => {

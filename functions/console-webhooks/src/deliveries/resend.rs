@@ -73,7 +73,8 @@ pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status:
                 to: PATH,
                 button: &format!("{verb} these {these}").replace("these 1 ", "1 "),
                 is_secondary: true,
-                hidden: &[("action", "resend"), (IDS, &ids.join(" "))],
+                action: "resend",
+                hidden: &[(IDS, &ids.join(" "))],
                 ..Form::default()
             })
         }

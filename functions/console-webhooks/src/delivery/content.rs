@@ -34,7 +34,7 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
                 (Form {
                     button: "Erase payload and responses",
                     is_danger: true,
-                    hidden: &[("action", "erase")],
+                    action: "erase",
                     ..Form::default()
                 })
             }

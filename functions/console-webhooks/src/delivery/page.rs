@@ -201,8 +201,8 @@ fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is
             (Form {
                 button,
                 is_secondary: delivery.status == Status::Delivered,
+                action: "resend",
                 hidden: &[
-                    ("action", "resend"),
                     ("activate", if is_inactive { TICKED } else { "" }),
                     ("sure", if is_gone { TICKED } else { "" }),
                 ],

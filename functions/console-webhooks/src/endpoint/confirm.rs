@@ -152,8 +152,8 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
             (Form {
                 to: &back,
                 button: &button,
+                action: "recover",
                 hidden: &[
-                    ("action", "recover"),
                     ("since", &since),
                     ("until", &until),
                     ("status", link.get("status")),

@@ -142,10 +142,9 @@ fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timest
                 }
             }
             (Form {
-                id: "rotate",
+                action: "rotate",
                 button: "Rotate secret",
                 hidden: &[
-                    ("action", "rotate"),
                     ("secret", SigningSecret::generate().reveal()),
                     ("revision", &endpoint.revision.to_string()),
                 ],
@@ -165,9 +164,8 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
             summary { "Recover missed deliveries" }
             p { "If there are more than 20, you will be asked to confirm." }
             (Form {
-                id: "recover",
+                action: "recover",
                 button: "Recover deliveries",
-                hidden: &[("action", "recover")],
                 fields: &[
                     Field::moment("since", "Created since (UTC)", &day),
                     Field::select(
@@ -195,10 +193,9 @@ fn delete(app: &App, known: &Known, error: Option<&Error>) -> Markup {
             }
             p { "Past deliveries stay visible for " (times::length(app.retention.period())) " after their events." }
             (Form {
-                id: "delete",
+                action: "delete",
                 button: "Delete endpoint",
                 is_danger: true,
-                hidden: &[("action", "delete")],
                 fields: &[Field::tick("sure", "Yes, delete this endpoint")],
                 error,
                 ..Form::default()

@@ -104,11 +104,11 @@ pub(super) fn actions(endpoint: &EndpointView) -> Markup {
     let (button, action) =
         if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
     html! {
-        (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
+        (Form { button: "Send test event", is_secondary: true, action: "test", ..Form::default() })
         @if is_gone(endpoint) {
             a .button.secondary href="?confirm=activate" { "Enable endpoint …" }
         } @else {
-            (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
+            (Form { button, is_secondary: true, action, ..Form::default() })
         }
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
             @if let Some(oldest) = oldest {
                 (Form {
                     button: &resend_button(endpoint.active, failed, held),
-                    hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
+                    action: "recover",
+                    hidden: &[("since", &oldest.to_string()), ("activate", "yes")],
                     ..Form::default()
                 })
             }
@@ -56,7 +57,8 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
             (Form {
                 button: &retry_button(pending),
                 is_secondary: true,
-                hidden: &[("action", "recover"), ("status", "pending"), ("since", &oldest.to_string())],
+                action: "recover",
+                hidden: &[("status", "pending"), ("since", &oldest.to_string())],
                 ..Form::default()
             })
         }

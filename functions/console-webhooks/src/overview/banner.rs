@@ -61,7 +61,8 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                         button: &resend_button(endpoint.active, failed, held),
                         about: &name,
                         is_secondary: !is_bad,
-                        hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
+                        action: "recover",
+                        hidden: &[("since", &oldest.to_string()), ("activate", "yes")],
                         ..Form::default()
                     })
                 }

@@ -10,7 +10,7 @@ use common::{
     },
     timestamp::Timestamp,
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::link::{address, hidden, request};
 use crate::app::App;
@@ -19,7 +19,6 @@ pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Opt
     let [action, mode, id, secret, next] = hidden(form, "sign-in");
     let sign_in = Form {
         button: "Sign in",
-        is_secondary: false,
         hidden: &[action, mode, id, secret, next, ("kept", kept)],
         fields: &[
             Field::email("email", "Email", "username", form.get("email")),
@@ -52,9 +51,9 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
     let [_, mode, id, secret, next] = hidden(form, "");
     let kept = ("kept", form.get("kept"));
     let code = Form {
-        id: "code",
+        action: "code",
         button: "Sign in",
-        hidden: &[("action", "code"), mode, id, secret, next, kept],
+        hidden: &[mode, id, secret, next, kept],
         fields: &[if is_backup { Field::code("code", "Code") } else { Field::code("code", "Code").focused() }],
         error: error.as_ref().filter(|_| !is_backup),
         ..Form::default()
@@ -84,7 +83,6 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
 pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Page {
     let sign_up = Form {
         button: "Sign up",
-        is_secondary: false,
         hidden: &hidden(form, "sign-up"),
         fields: &[
             Field::text("name", "Your name", "name", form.get("name")),
@@ -139,15 +137,12 @@ pub(super) fn signed_in(user: &User, link: &Typed) -> Page {
 
 /// The button that sends another email with a link.
 fn resend_form(link: &Typed, error: Option<&Error>) -> Markup {
-    let hidden = hidden(link, "verify");
-    html! {
-        (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &hidden, error, ..Form::default() })
-    }
+    let hidden = &hidden(link, "verify");
+    Form { button: "Resend confirmation email", is_secondary: true, hidden, error, ..Form::default() }.render()
 }
 
 fn sign_out_form(link: &Typed) -> Markup {
-    let hidden = hidden(link, "sign-out");
-    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, ..Form::default() }) }
+    Form { button: "Sign out", is_secondary: true, hidden: &hidden(link, "sign-out"), ..Form::default() }.render()
 }
 
 /// The page where a user approves a client. Everything that it shows about the request is untrusted.
@@ -160,10 +155,8 @@ pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedI
     let [action, mode, request, secret, _] = hidden(link, "approve");
     let approve = Form {
         button: "Approve sign-in",
-        is_secondary: false,
         hidden: &[action, mode, request, secret, ("userId", &id)],
         fields: &[Field::tick("sure", "I just started this sign-in myself")],
-        error: None,
         ..Form::default()
     };
     let content = html! {
