@@ -174,7 +174,6 @@ pub struct Actor {
 
 impl Actor {
     /// The service itself.
-    #[must_use]
     pub fn system() -> Self {
         let kind = ActorKind::System;
         Self { kind: kind.into(), id: kind.as_str().to_owned(), name: None, email: None }

@@ -55,7 +55,6 @@ pub enum CliLogin {
 ///
 /// The code encodes the last 32 bits of the id, which are random. Its letters are consonants, which are hard to confuse
 /// and spell no words (RFC 8628, section 6.1).
-#[must_use]
 pub fn comparison_code(request_id: &CliLoginId) -> String {
     const LETTERS: [char; 16] = ['B', 'C', 'D', 'F', 'G', 'H', 'J', 'K', 'M', 'N', 'P', 'Q', 'R', 'T', 'V', 'W'];
     const LENGTH: usize = 8;

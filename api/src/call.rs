@@ -29,7 +29,6 @@ pub struct Done {
 
 impl Done {
     /// Returns a successful response with `message`.
-    #[must_use]
     pub fn new(message: &str) -> Self {
         Self { success: true, message: message.to_owned() }
     }
@@ -68,7 +67,6 @@ macro_rules! inputs {
                 };
 
                 /// Returns the input without optional fields.
-                #[must_use]
                 pub fn new($($needed: $needed_type),*) -> Self {
                     Self { $($needed,)* $($field: None,)* }
                 }

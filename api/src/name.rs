@@ -37,7 +37,6 @@ macro_rules! names {
 
         impl $type {
             /// The name in the API and the tables.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*

@@ -15,7 +15,6 @@ macro_rules! texts {
         pub struct $type(String);
 
         impl $type {
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -102,7 +101,6 @@ texts! {
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -48,13 +48,11 @@ impl EventName {
         [Self::Completed, Self::Failed, Self::EndpointFailing, Self::EndpointDisabled, Self::EndpointRecovered];
 
     /// Whether this is a job event.
-    #[must_use]
     pub fn is_of_a_job(self) -> bool {
         Self::OF_JOBS.contains(&self)
     }
 
     /// Returns the body of a sample of the event, with the members of every event in their usual order.
-    #[must_use]
     pub fn sample(self) -> &'static str {
         match self {
             Self::Completed => {

@@ -32,7 +32,6 @@ impl Ambient {
     }
 
     /// Returns this task's clock and random bytes, if it does not use the machine's.
-    #[must_use]
     pub fn current() -> Option<Self> {
         AMBIENT.try_with(Clone::clone).ok()
     }

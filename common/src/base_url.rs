@@ -22,25 +22,21 @@ impl BaseUrl {
     }
 
     /// The base URL for an API Gateway domain, which always uses TLS.
-    #[must_use]
     pub fn of_domain(domain: &str) -> Self {
         Self(format!("https://{domain}"))
     }
 
     /// Scheme and authority, without a trailing slash.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Whether cookies can be `Secure`.
-    #[must_use]
     pub fn is_https(&self) -> bool {
         self.0.starts_with("https://")
     }
 
     /// Whether `url` (an `Origin` header or an absolute URL) has this origin.
-    #[must_use]
     pub fn is_origin_of(&self, url: &str) -> bool {
         matches!((origin(url), origin(&self.0)), (Some(theirs), Some(ours)) if theirs == ours)
     }

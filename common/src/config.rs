@@ -15,7 +15,6 @@ type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Env {
     /// Reads settings from this process's environment.
-    #[must_use]
     pub fn process() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
@@ -26,7 +25,6 @@ impl Env {
     }
 
     /// Makes all AWS clients use the HTTP client `client`.
-    #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }
     }
@@ -37,7 +35,6 @@ impl Env {
     }
 
     /// The variable `name`, unless it is unset or empty.
-    #[must_use]
     pub fn optional(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }

@@ -141,7 +141,6 @@ pub enum Refusal {
 
 impl Error {
     /// Whether the service is at fault, so the caller can only retry.
-    #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Busy | Self::Internal(_))
     }

@@ -16,7 +16,6 @@ macro_rules! uuid_id {
 
         impl $name {
             /// Generates an id that sorts after all earlier ones.
-            #[must_use]
             pub fn generate() -> Self {
                 Self(ambient::uuid())
             }
@@ -71,7 +70,6 @@ uuid_id! {
 
 impl RecoveryId {
     /// When the recovery was requested.
-    #[must_use]
     pub fn made_at(self) -> Timestamp {
         let made = self.0.get_timestamp().map_or(0, |time| {
             let (seconds, nanoseconds) = time.to_unix();
@@ -102,7 +100,6 @@ pub struct TenantId(String);
 
 impl TenantId {
     /// Generates an id that sorts after all earlier ones.
-    #[must_use]
     pub fn generate() -> Self {
         Self(ambient::uuid().to_string())
     }
@@ -115,7 +112,6 @@ impl TenantId {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

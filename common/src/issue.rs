@@ -30,25 +30,21 @@ impl Problem {
     }
 
     /// A missing required field.
-    #[must_use]
     pub fn missing() -> Self {
         Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
     }
 
     /// Returns a problem if a string of `length` characters is shorter than `min` or longer than `max`.
-    #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("character", length, min, max)
     }
 
     /// Returns a problem if a list of `count` elements has fewer than `min` or more than `max`.
-    #[must_use]
     pub fn count(count: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("element", count, min, max)
     }
 
     /// Returns a problem if an object of `count` members has more than `most`.
-    #[must_use]
     pub fn members(count: usize, most: usize) -> Option<Self> {
         Self::amount("member", count, 0, most)
     }
@@ -76,7 +72,6 @@ pub struct MemberProblem {
 
 impl MemberProblem {
     /// A problem with the entire object.
-    #[must_use]
     pub fn of_all(problem: Problem) -> Self {
         Self { member: None, problem }
     }

@@ -41,7 +41,6 @@ impl Name {
         Self(text.to_owned())
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,7 +60,6 @@ impl ServiceName {
         env.parsed("SERVICE_NAME")
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -108,7 +106,6 @@ impl Slug {
         if problems.is_empty() { Ok(Self(text.to_owned())) } else { Err(problems) }
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -137,7 +134,6 @@ impl Description {
         }
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -13,13 +13,11 @@ pub struct Paging {
 
 impl Paging {
     /// The first `limit` entries.
-    #[must_use]
     pub fn first(limit: usize) -> Self {
         Self { limit, offset: 0 }
     }
 
     /// Returns this part of `entries`.
-    #[must_use]
     pub fn of<T>(self, entries: Vec<T>) -> Vec<T> {
         entries.into_iter().skip(self.offset).take(self.limit).collect()
     }

@@ -14,7 +14,6 @@ pub enum Patch<T> {
 
 impl<T> Patch<T> {
     /// Returns the value after this change to an unset one.
-    #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {
             Self::Set(value) => Some(value),

@@ -6,7 +6,6 @@ use crate::ambient;
 ///
 /// # Panics
 /// The operating system cannot provide random bytes. Secrets generated without them would be unsafe.
-#[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     ambient::fill(&mut bytes);
@@ -14,7 +13,6 @@ pub fn bytes<const N: usize>() -> [u8; N] {
 }
 
 /// Returns a random number in `0.0..1.0`.
-#[must_use]
 pub fn fraction() -> f64 {
     f64::from(u32::from_le_bytes(bytes())) / (f64::from(u32::MAX) + 1.0)
 }

@@ -17,7 +17,6 @@ use crate::{ambient, issue::Problem};
 pub struct Timestamp(OffsetDateTime);
 
 impl Timestamp {
-    #[must_use]
     pub fn now() -> Self {
         Self(OffsetDateTime::from(ambient::now()).truncate_to_millisecond())
     }
@@ -31,7 +30,6 @@ impl Timestamp {
     }
 
     /// The time `milliseconds` after the Unix epoch, or the last representable time if that is earlier.
-    #[must_use]
     pub fn from_millisecond(milliseconds: i64) -> Self {
         let nanoseconds = i128::from(milliseconds) * 1_000_000;
         let end = || OffsetDateTime::new_utc(Date::MAX, Time::MIDNIGHT);
@@ -47,7 +45,6 @@ impl Timestamp {
     }
 
     /// A human-readable time, to the second: `2026-01-31 12:00:05 UTC`.
-    #[must_use]
     pub fn readable(self) -> String {
         let text = self.to_string();
         let (date, time) = text.split_once('T').unwrap_or((&text, ""));
@@ -55,46 +52,39 @@ impl Timestamp {
     }
 
     /// Midnight UTC at the start of this day.
-    #[must_use]
     pub fn day(self) -> Self {
         Self(self.0.replace_time(Time::MIDNIGHT))
     }
 
     /// The start of this hour.
-    #[must_use]
     pub fn hour(self) -> Self {
         Self::from_millisecond(self.as_millisecond() / 3_600_000 * 3_600_000)
     }
 
     /// This time plus `time`.
-    #[must_use]
     pub fn after(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self::from_millisecond(self.as_millisecond().saturating_add(milliseconds))
     }
 
     /// This time minus `time`.
-    #[must_use]
     pub fn before(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self::from_millisecond(self.as_millisecond().saturating_sub(milliseconds))
     }
 
     /// The time since `earlier`; zero if `earlier` is in the future.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         let passed = self.as_millisecond().saturating_sub(earlier.as_millisecond());
         Duration::from_millis(u64::try_from(passed).unwrap_or(0))
     }
 
     /// Whole seconds since the Unix epoch.
-    #[must_use]
     pub fn as_second(self) -> i64 {
         self.0.unix_timestamp()
     }
 
     /// Whole milliseconds since the Unix epoch.
-    #[must_use]
     pub fn as_millisecond(self) -> i64 {
         self.0.unix_timestamp() * 1000 + i64::from(self.0.millisecond())
     }

@@ -99,7 +99,6 @@ impl Handler {
     }
 
     /// Returns the routes as `METHOD /path`. Empty for a function without routes.
-    #[must_use]
     pub fn routes(&self) -> Vec<String> {
         match self {
             Self::Http(function) => {

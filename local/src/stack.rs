@@ -169,67 +169,56 @@ impl Stack {
     }
 
     /// Returns the URL of the HTTP API: `http://127.0.0.1:PORT`.
-    #[must_use]
     pub fn api(&self) -> &str {
         &self.addresses.api
     }
 
     /// Returns the endpoint of DynamoDB.
-    #[must_use]
     pub fn dynamodb(&self) -> &str {
         &self.addresses.dynamodb
     }
 
     /// Returns the endpoint of SQS.
-    #[must_use]
     pub fn sqs(&self) -> &str {
         &self.addresses.sqs
     }
 
     /// Returns the URL of the page with the sent emails.
-    #[must_use]
     pub fn mail(&self) -> &str {
         &self.addresses.mail
     }
 
     /// Returns the URL of the inbox, which accepts webhooks at any path.
-    #[must_use]
     pub fn inbox(&self) -> &str {
         &self.addresses.inbox
     }
 
     /// Returns the demo tenant, if it was requested.
-    #[must_use]
     pub fn demo_tenant(&self) -> Option<&DemoTenant> {
         self.demo_tenant.as_ref()
     }
 
     /// Returns each queue's URL, by name.
-    #[must_use]
     pub fn queues(&self) -> &BTreeMap<String, String> {
         &self.queues
     }
 
     /// Returns the names of the tables, by their names in the template.
-    #[must_use]
     pub fn tables(&self) -> &BTreeMap<String, String> {
         &self.tables
     }
 
     /// Returns a function's environment: the variables from the template and those that Lambda itself sets. With these
     /// variables, the function's binary can run against this stack.
-    #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)
     }
 
     /// Returns a DynamoDB client for this stack.
-    #[must_use]
     pub fn dynamodb_client(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb_client.clone()
     }
 
-    #[must_use]
     pub fn sqs_client(&self) -> aws_sdk_sqs::Client {
         self.sqs_client.clone()
     }
@@ -253,7 +242,6 @@ impl Stack {
     }
 
     /// Returns all addresses on one line, for programs.
-    #[must_use]
     pub fn ready_line(&self) -> Value {
         let mut line = json!({
             "api": self.addresses.api,
@@ -272,7 +260,6 @@ impl Stack {
 
     /// Returns a one-line summary for programs: the number of requests that the functions and pollers have sent to
     /// DynamoDB and SQS, and the number of invocations of each function.
-    #[must_use]
     pub fn work_line(&self) -> Value {
         let invocations = self.functions.iter();
         let invocations = invocations.map(|(name, function)| (name, function.invocations.load(Ordering::Relaxed)));

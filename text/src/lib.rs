@@ -46,14 +46,12 @@ const JOINER: char = '\u{200D}';
 
 impl<'a> Untrusted<'a> {
     /// Marks `text` as untrusted.
-    #[must_use]
     pub fn new(text: &'a str) -> Self {
         Self(text)
     }
 
     /// Returns the text for a page: hidden characters become code points, such as `⟨U+202E⟩`. Line breaks and tabs
     /// stay. The template escapes the HTML.
-    #[must_use]
     pub fn page(self) -> Cow<'a, str> {
         self.written(|hidden, shown| match hidden {
             '\n' | '\t' => shown.push(hidden),
@@ -62,13 +60,11 @@ impl<'a> Untrusted<'a> {
     }
 
     /// Returns the text for an email: hidden characters become spaces. Line breaks stay, each as `\n`.
-    #[must_use]
     pub fn mail(self) -> Cow<'a, str> {
         self.mail_with('\n')
     }
 
     /// Returns the text for one line of an email: hidden characters and line breaks become spaces.
-    #[must_use]
     pub fn mail_line(self) -> Cow<'a, str> {
         self.mail_with(' ')
     }
@@ -86,14 +82,12 @@ impl<'a> Untrusted<'a> {
 
     /// Returns the text for one line on a terminal: hidden characters and line breaks become replacement characters
     /// (U+FFFD).
-    #[must_use]
     pub fn terminal(self) -> Cow<'a, str> {
         self.written(|_, shown| shown.push('\u{FFFD}'))
     }
 
     /// Returns JSON for one line on a terminal. Hidden characters occur only in JSON strings, where they become
     /// escapes, so the value stays the same.
-    #[must_use]
     pub fn terminal_json(self) -> Cow<'a, str> {
         self.written(|hidden, shown| {
             let mut units = [0; 2];
@@ -126,19 +120,16 @@ impl<'a> Untrusted<'a> {
 }
 
 /// Whether `c` is a control character or a line break.
-#[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// Whether `c` changes the direction of the surrounding text.
-#[must_use]
 pub fn is_direction(c: char) -> bool {
     CodePointSetData::new::<BidiControl>().contains(c)
 }
 
 /// Whether `c` is visible on its own. Joiners, which many emoji contain, are not.
-#[must_use]
 pub fn is_visible(c: char) -> bool {
     // Characters in symbol categories that are drawn blank: the blank Braille pattern, the null notehead, blank
     // hieroglyphs and an embedded object.

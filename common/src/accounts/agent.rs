@@ -23,7 +23,6 @@ const SYSTEMS: [(&str, &str); 7] = [
 ];
 
 /// Returns `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and any other value unchanged.
-#[must_use]
 pub fn name(agent: &str) -> Cow<'_, str> {
     let system = SYSTEMS.iter().find(|(token, _)| agent.contains(token)).map(|(_, name)| *name);
     if !agent.starts_with("Mozilla/") {

@@ -39,7 +39,6 @@ pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
     /// Generates a key from the operating system's randomness.
-    #[must_use]
     pub fn generate() -> Self {
         let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
         key.push_str(PREFIX);
@@ -55,7 +54,6 @@ impl ApiKey {
     }
 
     /// Accepts any well-formed string, whether or not the key exists.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
         let well_formed = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -63,13 +61,11 @@ impl ApiKey {
     }
 
     /// The secret, for the response to the issuer. Must not be logged or stored.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// The first 9 characters, which distinguish keys in lists.
-    #[must_use]
     pub fn start(&self) -> &str {
         self.0.get(..START_LENGTH).unwrap_or_default()
     }
@@ -119,14 +115,12 @@ impl KeyHolder {
     }
 
     /// The key as an audit log actor. A personal key acts for `user`.
-    #[must_use]
     pub fn actor(&self, user: Option<&User>) -> Actor {
         let (name, email) = (Some(self.name.as_str().to_owned()), user.map(|user| user.email.to_string()));
         Actor { kind: ActorKind::Key.into(), id: self.key.to_string(), name, email }
     }
 
     /// Whether the personal key still works for `user`, who may have left its organization or reset their password.
-    #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.tenant == user.organization && self.epoch == user.key_epoch
     }
@@ -153,7 +147,6 @@ pub struct IssuedKey {
 
 impl IssuedKey {
     /// When the key expires; `None` if it does not.
-    #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.new.lifetime.map(|lifetime| self.created_at.after(lifetime))
     }
@@ -440,7 +433,6 @@ fn count_key(organization: &TenantId) -> String {
 
 impl KeyRecord {
     /// Whether this is a personal key of `user`.
-    #[must_use]
     pub fn is_of(&self, user: UserId) -> bool {
         self.permissions.kind() == KeyKind::Personal && self.user == user
     }

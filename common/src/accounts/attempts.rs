@@ -104,7 +104,6 @@ pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
     /// Parses a client's address. All strings that are not addresses count as one client.
-    #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
         Self(match address {

@@ -65,7 +65,6 @@ pub struct Approval {
 
 impl Approval {
     /// Whether `user` gave the approval and has not ended all their sessions since.
-    #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
     }

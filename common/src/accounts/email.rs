@@ -49,7 +49,6 @@ impl Email {
     }
 
     /// The canonical address.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -59,7 +59,6 @@ pub struct Pending {
 
 impl Pending {
     /// Whether `token` is the secret in the link, which proves access to the mailbox.
-    #[must_use]
     pub fn is_proven_by(&self, token: Option<&Token>) -> bool {
         let hash = token.map(Token::hash);
         hash.zip(self.secret.as_ref()).is_some_and(|(hash, secret)| hash == *secret)
@@ -447,7 +446,6 @@ fn delete_at(expires_at: Timestamp) -> AttributeValue {
 
 /// The email with the link to join an organization. Both names are chosen by the inviter, who may be a stranger to the
 /// recipient. They appear only in the body, attributed to the inviter, and never in the subject.
-#[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, new: &NewInvitation) -> Mail {
     let (id, token) = (new.invited.invitation.id, new.token.reveal());
     let (slug, name, inviter) = (&organization.slug, organization.name.as_str(), inviter.as_str());

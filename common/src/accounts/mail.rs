@@ -167,7 +167,6 @@ fn display_name(name: &str) -> String {
 
 impl Part {
     /// A paragraph of plain text.
-    #[must_use]
     pub fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
@@ -223,7 +222,6 @@ impl Render for Part {
 }
 
 /// Shortens untrusted text for a subject to one line of at most 60 characters.
-#[must_use]
 pub fn short(text: &str) -> String {
     const MOST: usize = 60;
     let line = Untrusted::new(text).mail_line();
@@ -237,7 +235,6 @@ pub fn short(text: &str) -> String {
 impl Mail {
     /// Builds an email from these parts; `why` explains why the recipient gets it. All arguments may contain untrusted
     /// text.
-    #[must_use]
     pub fn new(subject: &str, parts: &[Part], why: &[Part]) -> Self {
         let subject = Untrusted::new(subject).mail_line();
         let [parts, why] = [parts, why].map(|parts| parts.iter().map(Part::shown).collect::<Vec<_>>());
@@ -265,7 +262,6 @@ impl Mail {
     }
 
     /// Marks the email as requested by its recipient, so it is also sent to an address on the suppression list.
-    #[must_use]
     pub fn requested(self) -> Self {
         Self { is_requested: true, ..self }
     }

@@ -77,7 +77,6 @@ pub struct Guess(Option<Password>);
 
 impl Guess {
     /// Accepts any text, so a malformed password fails like a wrong one.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         // Version 0.1.0 counted the characters as typed, so a prepared password can have fewer than 8.
         let (least, most) = LENGTH;
@@ -86,7 +85,6 @@ impl Guess {
     }
 
     /// The guess, if it can be a password.
-    #[must_use]
     pub fn password(self) -> Option<Password> {
         self.0
     }
@@ -102,7 +100,6 @@ impl PasswordHash {
     }
 
     /// The PHC string, as it is stored.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -167,7 +167,6 @@ impl PasswordResets {
 
 /// The email with the link that resets a password. It does not contain a name, because anyone can request it for any
 /// address.
-#[must_use]
 pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Choose a new password",

@@ -35,18 +35,15 @@ impl Permissions {
         }
     }
 
-    #[must_use]
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
     /// The scopes; `None` for all that a key of this kind may have.
-    #[must_use]
     pub fn scopes(&self) -> Option<&BTreeSet<Scope>> {
         self.scopes.as_ref()
     }
 
-    #[must_use]
     pub fn include(&self, scope: Scope) -> bool {
         may_have(self.kind, scope) && self.scopes.as_ref().is_none_or(|scopes| scopes.contains(&scope))
     }

@@ -54,7 +54,6 @@ pub struct Device {
 
 impl Device {
     /// A device at `address` that describes itself as `agent`. Only 200 characters of `agent` are kept.
-    #[must_use]
     pub fn new(address: ClientAddress, agent: Option<&str>) -> Self {
         Self { address, agent: agent.map(|agent| agent.chars().take(AGENT_LENGTH).collect()) }
     }
@@ -109,7 +108,6 @@ impl Session {
     }
 
     /// Whether this session belongs to `user`, who has not ended all sessions since it began.
-    #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
     }

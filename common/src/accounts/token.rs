@@ -29,26 +29,22 @@ pub struct Token(Zeroizing<String>);
 
 impl Token {
     /// Generates a token from the operating system's randomness.
-    #[must_use]
     pub fn generate() -> Self {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
     /// Accepts any well-formed string, whether or not the token exists.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
         (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
     /// The secret, for its holder. Must not be logged or stored.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// The hash that the token is stored under.
-    #[must_use]
     pub fn hash(&self) -> SecretHash {
         SecretHash::of(self.reveal())
     }
@@ -76,7 +72,6 @@ impl SecretHash {
     }
 
     /// The hash, as it is stored.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

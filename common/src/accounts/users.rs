@@ -137,13 +137,11 @@ impl User {
 
     /// The address that a link in an email verifies: the pending address if there is one, otherwise the current
     /// address.
-    #[must_use]
     pub fn email_to_verify(&self) -> &Email {
         self.pending_email.as_ref().filter(|_| !self.email_verified).unwrap_or(&self.email)
     }
 
     /// The member whose keys the user manages; `None` for an owner, who manages all keys of the organization.
-    #[must_use]
     pub fn manages_keys_of(&self) -> Option<UserId> {
         (self.role != Role::Owner).then_some(self.id)
     }
@@ -172,7 +170,6 @@ impl User {
     }
 
     /// The user as an audit log actor.
-    #[must_use]
     pub fn actor(&self) -> Actor {
         let name = Some(self.name.as_str().to_owned());
         Actor { kind: ActorKind::User.into(), id: self.id.to_string(), name, email: Some(self.email.to_string()) }

@@ -184,7 +184,6 @@ impl Verifications {
 
 /// The email with the link that verifies an address. It does not contain a name: otherwise, anyone could send a
 /// stranger a message by signing up with the stranger's address and a name of their choice.
-#[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your email address",

@@ -46,6 +46,7 @@ crate::from_env! {
 }
 
 /// A call. If it has an idempotency key, it takes effect only once.
+#[must_use]
 pub struct Once<'a> {
     calls: &'a Calls,
     tenant: &'a TenantId,
@@ -83,7 +84,6 @@ impl IdempotencyKey {
 }
 
 impl Hash {
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -97,7 +97,6 @@ impl fmt::Display for Hash {
 
 impl Calls {
     /// A call to `route` by the organization `tenant`.
-    #[must_use]
     pub fn once<'a>(
         &'a self,
         tenant: &'a TenantId,

@@ -74,18 +74,15 @@ impl<'env> Aws<'env> {
     }
 
     /// The DynamoDB client, which also retries writes that conflicted with a transaction.
-    #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let client = || config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB", retry_classifier(MetTransaction));
         self.dynamodb.get_or_init(client).clone()
     }
 
-    #[must_use]
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         config!(aws_sdk_sqs, self, "AWS_ENDPOINT_URL_SQS")
     }
 
-    #[must_use]
     pub fn ses(&self) -> aws_sdk_ses::Client {
         config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")
     }
@@ -106,7 +103,6 @@ impl<'env> Aws<'env> {
 }
 
 /// An HTTP client for services without TLS, such as those embedded in the local runner.
-#[must_use]
 pub fn plain_http() -> SharedHttpClient {
     SharedHttpClient::new(Https::plain())
 }

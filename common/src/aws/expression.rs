@@ -192,6 +192,7 @@ pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<Ha
 }
 
 /// An update of one item. It has no effect if its condition is not met.
+#[must_use = "nothing is written before the update is sent"]
 pub(crate) struct Update {
     table: String,
     key: Item,

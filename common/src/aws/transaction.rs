@@ -27,6 +27,7 @@ pub struct Marker {
 }
 
 /// Writes that all succeed or all fail. Each write can specify the error to return if its condition fails.
+#[must_use = "nothing is written before the commit"]
 pub(crate) struct Transaction {
     doing: &'static str,
     writes: Vec<TransactWriteItem>,

@@ -231,13 +231,11 @@ pub enum By {
 
 impl Caller {
     /// Whether the credential is a session rather than a key.
-    #[must_use]
     pub fn is_session(&self) -> bool {
         matches!(self.by, By::Session { .. })
     }
 
     /// The call's key; `None` for a session.
-    #[must_use]
     pub fn key(&self) -> Option<&KeyHolder> {
         match &self.by {
             By::Session { .. } => None,
@@ -246,7 +244,6 @@ impl Caller {
     }
 
     /// The user that the call acts for; `None` for an organization key.
-    #[must_use]
     pub fn any_user(&self) -> Option<&User> {
         match &self.by {
             By::Session { user, .. } | By::Key { user, .. } => Some(user),
@@ -263,7 +260,6 @@ impl Caller {
     }
 
     /// Whether a call with this credential may use `scope`. A session may use all scopes.
-    #[must_use]
     pub fn has_scope(&self, scope: Scope) -> bool {
         self.check_scope(scope).is_ok()
     }
@@ -285,7 +281,6 @@ impl Caller {
     }
 
     /// The caller as an audit log actor: the call's key or, without a key, the user.
-    #[must_use]
     pub fn actor(&self) -> Actor {
         match &self.by {
             By::Session { user, .. } => user.actor(),
@@ -295,7 +290,6 @@ impl Caller {
     }
 
     /// The member whose keys the caller manages; `None` for owners and organization keys, which manage all.
-    #[must_use]
     pub fn manages_keys_of(&self) -> Option<UserId> {
         self.any_user().and_then(User::manages_keys_of)
     }

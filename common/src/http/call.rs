@@ -105,13 +105,11 @@ impl Call<()> {
 
 impl<C> Call<C> {
     /// The session token in the cookie, if any.
-    #[must_use]
     pub fn session(&self) -> Option<Token> {
         self.cookie(SESSION)
     }
 
     /// The token of a sign-in that is waiting for the second factor, if any.
-    #[must_use]
     pub fn pending_sign_in(&self) -> Option<Token> {
         self.cookie(PENDING_SIGN_IN)
     }
@@ -121,31 +119,26 @@ impl<C> Call<C> {
     }
 
     /// The client's address and `User-Agent`.
-    #[must_use]
     pub fn device(&self) -> Device {
         Device::new(self.client, self.request.lossy_header(header::USER_AGENT.as_str()).as_deref())
     }
 
     /// Whether a browser requests a page. Other programs do not request HTML: curl, `fetch` and client libraries send
     /// `*/*`, `application/json` or nothing.
-    #[must_use]
     pub fn takes_html(&self) -> bool {
         self.request.takes_html()
     }
 
-    #[must_use]
     pub fn path(&self) -> &str {
         &self.request.path
     }
 
     /// The first header with this name, if it is text.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.request.header(name)
     }
 
     /// Parses `url`. Returns `None` unless its origin is this API's or a trusted one.
-    #[must_use]
     pub fn trusted_url(&self, url: &str) -> Option<Url> {
         self.origins.trusted_url(&self.base, url)
     }

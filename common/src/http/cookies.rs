@@ -25,20 +25,17 @@ impl CookieName {
 }
 
 /// The `Set-Cookie` value that signs the browser in.
-#[must_use]
 pub fn session_cookie(base: &BaseUrl, token: &Token) -> String {
     set_cookie(base, SESSION, token.reveal(), SESSION_SECONDS)
 }
 
 /// The `Set-Cookie` values for a sign-in that is waiting for the second factor. It is not a session yet, and replaces
 /// the browser's previous session.
-#[must_use]
 pub fn pending_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
     vec![set_cookie(base, PENDING_SIGN_IN, token.reveal(), SIGN_IN_SECONDS), cleared_cookie(base)]
 }
 
 /// The `Set-Cookie` values for a session that started with the second factor.
-#[must_use]
 pub fn finished_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
     vec![session_cookie(base, token), set_cookie(base, PENDING_SIGN_IN, "", 0)]
 }
@@ -49,7 +46,6 @@ fn set_cookie(base: &BaseUrl, name: CookieName, value: &str, max_age: i64) -> St
 }
 
 /// The `Cookie` header with which a client other than a browser uses the session with this token.
-#[must_use]
 pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
     format!("{}={}", SESSION.at(base), token.reveal())
 }
@@ -69,7 +65,6 @@ pub fn token_in_cookies<'a>(
 }
 
 /// The `Set-Cookie` value that signs the browser out.
-#[must_use]
 pub fn cleared_cookie(base: &BaseUrl) -> String {
     set_cookie(base, SESSION, "", 0)
 }

@@ -124,7 +124,6 @@ impl Request {
 /// Normalizes a request's path: removes trailing slashes, and repeated slashes, which result from joining `/v1/...` to
 /// a base URL that ends in `/`. The normalized path alone selects the route, so the route's checks apply to every
 /// spelling of its path.
-#[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());
     for character in path.chars() {

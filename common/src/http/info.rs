@@ -40,7 +40,6 @@ pub struct RouteInfo {
 
 impl RouteInfo {
     /// The methods that the route serves. A `GET` route also serves `HEAD`, which monitors and link checkers use.
-    #[must_use]
     pub fn methods(&self) -> &'static [&'static str] {
         if self.method == Method::GET { &["GET", "HEAD"] } else { &["POST"] }
     }

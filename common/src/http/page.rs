@@ -24,6 +24,7 @@ mod json;
 mod navigation;
 
 /// A page. Its status is 200 unless it reports an error.
+#[must_use]
 pub struct Page {
     title: Cow<'static, str>,
     content: Markup,
@@ -73,7 +74,6 @@ static ALLOWED: LazyLock<String> = LazyLock::new(|| {
 
 impl Page {
     /// Builds a page with this heading, and `content` below it.
-    #[must_use]
     pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
         let title = title.into();
         Self {
@@ -90,32 +90,27 @@ impl Page {
     }
 
     /// Marks the page as a success even if its status is an error, because the user's action has succeeded.
-    #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
     /// Sets the page's status to that of `error`, if any. The content must explain the error.
-    #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
     }
 
     /// Allows the page's form to redirect to `origin`. This is necessary because browsers apply the content security
     /// policy to redirects, too.
-    #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
     }
 
     /// Makes the browser reload the page every [`LIVE_SECONDS`], if the visitor has enabled it.
-    #[must_use]
     pub fn live(self, is_live: bool) -> Self {
         Self { is_live, ..self }
     }
 
     /// Lets browsers and proxies cache the page for [`PUBLIC_SECONDS`], because it is the same for all readers.
-    #[must_use]
     pub fn public(self) -> Self {
         Self { is_public: true, ..self }
     }
@@ -138,13 +133,11 @@ impl Page {
     }
 
     /// Adds the site's frame: `frame` follows the service's name in the header, and the content may be wide.
-    #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }
     }
 
     /// Adds links and buttons next to the heading.
-    #[must_use]
     pub fn actions(self, actions: Markup) -> Self {
         Self { actions: Some(actions), ..self }
     }
@@ -246,25 +239,21 @@ fn sentence(message: &str) -> String {
 }
 
 /// An error message to show above a page's content.
-#[must_use]
 pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
 /// Returns untrusted text in the form shown on pages.
-#[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
     Untrusted::new(words).page()
 }
 
 /// A list of names and values, which may be untrusted text.
-#[must_use]
 pub fn facts(facts: &[(&str, &str)]) -> Markup {
     html! { dl { @for (name, value) in facts { dt { (name) } dd { (visible(value)) } } } }
 }
 
 /// A warning to read before continuing.
-#[must_use]
 pub fn warning(content: Markup) -> Markup {
     html! { div .warning role="note" { (content) } }
 }

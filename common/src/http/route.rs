@@ -26,6 +26,7 @@ use crate::{
 
 /// A route of the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
 /// [`Public`](super::Public).
+#[must_use]
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
     answer: Answer<A, W>,
@@ -123,63 +124,54 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     }
 
     /// Sets the scope that a key must have.
-    #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.info.scope = Needed::Always(scope);
         self
     }
 
     /// Lets keys without any scope call the route.
-    #[must_use]
     pub fn any_scope(mut self) -> Self {
         self.info.scope = Needed::Nothing;
         self
     }
 
     /// Adds another scope, which the handler requires for some calls. `calls` describes these calls.
-    #[must_use]
     pub fn also_scope(mut self, scope: Scope, calls: &'static str) -> Self {
         self.info.scope = Needed::Also(self.info.scope.always(), scope, calls);
         self
     }
 
     /// Adds the summary, one sentence.
-    #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
         self
     }
 
     /// Adds further details for callers, in Markdown.
-    #[must_use]
     pub fn description(mut self, description: &'static str) -> Self {
         self.info.description = description;
         self
     }
 
     /// Adds the errors that the route can return, in addition to those common to its kind.
-    #[must_use]
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;
         self
     }
 
     /// Declares that the route may respond with a redirect.
-    #[must_use]
     pub fn redirects(mut self) -> Self {
         self.info.redirects = true;
         self
     }
 
     /// Opens the route to users who lack a required second factor.
-    #[must_use]
     pub fn before_two_factor(mut self) -> Self {
         self.info.before_two_factor = true;
         self
     }
 
     /// Declares which of the route's changes the audit log records.
-    #[must_use]
     pub fn records(mut self, actions: &'static [Action]) -> Self {
         self.info.records = actions;
         self

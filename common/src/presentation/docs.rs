@@ -23,13 +23,11 @@ impl Docs {
         if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self(INDEX.to_owned())) }
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Returns the address if the documentation is not served by this API.
-    #[must_use]
     pub fn elsewhere(&self) -> Option<&str> {
         (self.0 != INDEX).then_some(&self.0)
     }

@@ -96,7 +96,6 @@ pub struct SignedUp {
 
 impl SignedUp {
     /// The response for the new account, with its session cookie.
-    #[must_use]
     pub fn of(new: NewUser, organization_slug: Slug, base: &BaseUrl) -> WithCookies<Self> {
         let NewUser { user, session_token, .. } = new;
         let cookies = vec![session_cookie(base, &session_token)];

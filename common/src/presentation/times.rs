@@ -10,39 +10,33 @@ use crate::{issue::Problem, timestamp::Timestamp};
 const JUST_NOW: Duration = Duration::from_secs(5);
 
 /// `9 min ago (2026-01-31 12:00:05 UTC)`.
-#[must_use]
 pub fn when(at: Timestamp, now: Timestamp) -> Markup {
     html! { (ago(at, now)) " " span .soft { "(" (at.readable()) ")" } }
 }
 
 /// `9 min ago` or `in 9 min`, with the time in UTC on hover and for programs.
-#[must_use]
 pub fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
 /// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The remaining time until `at` is rounded, so
 /// almost seven days are not shown as six.
-#[must_use]
 pub fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     let time = if at > now { left(at.since(now)) } else { length(now.since(at)) };
     html! { time datetime=(at) title=(at.readable()) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
 }
 
 /// `2026-01-31 12:00:05 UTC`, also in a format for programs that read the page.
-#[must_use]
 pub fn date(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.readable()) } }
 }
 
 /// `9 min ago`, with the UTC time on a separate line, for tables in which people compare times.
-#[must_use]
 pub fn stacked(at: Timestamp, now: Timestamp) -> Markup {
     html! { (ago(at, now)) div .soft { (at.readable()) } }
 }
 
 /// `Today`, `Yesterday` or `3 days ago`, with the date on hover, for when only the day is known.
-#[must_use]
 pub fn day(at: Timestamp, now: Timestamp) -> Markup {
     let words = match now.day().since(at.day()).as_secs() / 86_400 {
         0 => "Today".to_owned(),
@@ -55,13 +49,11 @@ pub fn day(at: Timestamp, now: Timestamp) -> Markup {
 }
 
 /// `12:00`.
-#[must_use]
 pub fn hour(at: Timestamp) -> String {
     at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
 /// The value for a `datetime-local` input, in UTC: `2026-01-31T12:00`.
-#[must_use]
 pub fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
@@ -89,7 +81,6 @@ fn distance(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Formats a duration in its largest unit: `9 min`. Up to two minutes are shown in seconds.
-#[must_use]
 pub fn length(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -443,7 +443,6 @@ pub const LINES: &[Line] = &[
 
 /// Returns the level of lines with this name. [`log!`](crate::log) evaluates this function at compile time, so a name
 /// that is not in the list is a compile-time error.
-#[must_use]
 #[expect(clippy::indexing_slicing, clippy::panic, reason = "it is evaluated at compile time")]
 pub const fn level(name: &str) -> Level {
     let mut index = 0;

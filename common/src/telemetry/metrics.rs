@@ -26,7 +26,6 @@ pub struct Metric {
 
 impl Metric {
     /// A number of things.
-    #[must_use]
     pub fn count(name: &'static str, number: usize) -> Self {
         Self { name, unit: "Count", values: vec![u32::try_from(number).unwrap_or(u32::MAX).into()] }
     }

@@ -126,7 +126,6 @@ async fn within<T>(deadline: Instant, cause: &'static str, phase: impl Future<Ou
 impl Client {
     /// Builds a client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open
     /// connections depends on `attempts`, the number of concurrent attempts.
-    #[must_use]
     pub fn new(
         policy: DestinationPolicy,
         timeout: Duration,
@@ -139,7 +138,6 @@ impl Client {
     }
 
     /// The maximum duration of an attempt.
-    #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }

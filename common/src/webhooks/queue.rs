@@ -77,7 +77,6 @@ impl Queues {
     }
 
     /// The queue with this ARN, or `None` for any other ARN.
-    #[must_use]
     pub fn with_arn(&self, arn: &str) -> Option<Queue> {
         let name = arn.rsplit(':').next()?;
         let mut queues = self.urls.iter().zip(Queue::ALL);

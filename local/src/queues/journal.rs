@@ -82,7 +82,6 @@ struct Entry {
 pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
 
 /// A change that is being written to the file. `None` if messages are not kept.
-#[must_use]
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 
 impl Journal {

@@ -37,13 +37,11 @@ pub struct SettingsChange {
 }
 
 impl SettingsChange {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Returns only the settings that this change would alter in `organization`.
-    #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
         let Self { debug_notification_email: address, disable_job_failure_notifications: disable, require_two_factor } =
             self;
@@ -60,7 +58,6 @@ impl SettingsChange {
 
 impl Organization {
     /// Applies `change` to the organization.
-    #[must_use]
     pub fn changed(mut self, change: SettingsChange) -> Self {
         let SettingsChange { debug_notification_email, disable_job_failure_notifications, require_two_factor } = change;
         self.debug_notification_email = debug_notification_email.unwrap_or(self.debug_notification_email);
@@ -197,7 +194,6 @@ fn is_made(refused: Option<usize>) -> Result<bool> {
 /// Builds the emails to an organization's old and new notification addresses. The new address may be a stranger's: the
 /// email explains why they get notifications, but does not reveal the old address. The subject omits the name of the
 /// organization, which its founder chose.
-#[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
     let mail = |news: String, why: String| {

@@ -20,13 +20,11 @@ pub struct BackupCodes(Zeroizing<Vec<String>>);
 
 impl BackupCodes {
     /// Generates ten codes.
-    #[must_use]
     pub fn generate() -> Self {
         Self(Zeroizing::new((0..COUNT).map(|_| code()).collect()))
     }
 
     /// The codes, for their user. They must not be logged or stored.
-    #[must_use]
     pub fn reveal(&self) -> &[String] {
         &self.0
     }

@@ -21,7 +21,6 @@ pub struct TotpSecret(Secret);
 
 impl TotpSecret {
     /// Generates a secret.
-    #[must_use]
     pub fn generate() -> Self {
         Self(Secret::new_stack(random::bytes()))
     }
@@ -32,7 +31,6 @@ impl TotpSecret {
     }
 
     /// The secret in base32, for a user who cannot scan the QR code, and for the table.
-    #[must_use]
     pub fn reveal(&self) -> Zeroizing<String> {
         Zeroizing::new(self.0.to_base32())
     }

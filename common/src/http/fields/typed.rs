@@ -13,7 +13,6 @@ pub struct Typed(Object);
 
 impl Typed {
     /// Returns the value of a field, or an empty string if the field is absent.
-    #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(Json::Text(text)) => text,
@@ -22,13 +21,11 @@ impl Typed {
     }
 
     /// Whether a field with this name is present, even if empty.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// Copies the value of the field `other` to `name` if `name` is empty.
-    #[must_use]
     pub fn or(mut self, name: &str, other: &str) -> Self {
         if self.get(name).is_empty() {
             let value = Json::Text(self.get(other).to_owned());
@@ -38,7 +35,6 @@ impl Typed {
     }
 
     /// Removes empty fields.
-    #[must_use]
     pub fn without_empty(mut self) -> Self {
         self.0.retain(|_, value| !matches!(value, Json::Text(text) if text.is_empty()));
         self

@@ -6,7 +6,6 @@ const DEEPEST: usize = 24;
 
 /// Puts each member and element of `text` on a separate line. Stops after about `most` bytes, and returns whether the
 /// result is complete. Input that is not JSON gets misplaced line breaks, but loses only white space.
-#[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);

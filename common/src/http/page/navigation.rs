@@ -13,7 +13,6 @@ const PAGES: [(&str, &str); 6] = [
 ];
 
 /// The links, and the button that signs out. `here` is the path of the link to the current page.
-#[must_use]
 pub fn navigation(here: &str) -> Markup {
     html! {
         nav aria-label="Console" {

@@ -34,7 +34,6 @@ pub struct Attempt {
 
 impl Attempt {
     /// Builds an attempt that started `at` and ended with `outcome` after `duration_ms`.
-    #[must_use]
     pub fn new(at: Timestamp, duration_ms: u32, outcome: Outcome, response: Option<String>, trigger: Trigger) -> Self {
         let (name, status_code) = match outcome {
             Outcome::Delivered(status) => ("delivered", Some(status)),

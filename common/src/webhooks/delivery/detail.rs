@@ -26,7 +26,6 @@ impl Detail {
         Self(printable.into())
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -36,7 +36,6 @@ impl Queue {
     pub const ALL: [Self; 3] = [Self::Shared, Self::Slow, Self::Hanging];
 
     /// The name of the queue in logs and metrics.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -48,14 +47,12 @@ impl Queue {
 
 impl DueAttempt {
     /// The attempt that a pending delivery waits for.
-    #[must_use]
     pub fn next(tenant: &TenantId, delivery: &Delivery) -> Self {
         let attempt = if delivery.pull.is_some() { 0 } else { delivery.attempts.saturating_add(1) };
         Self { tenant: tenant.clone(), id: delivery.id, attempt }
     }
 
     /// The [next](Self::next) attempt and its time, if a message can be delayed until then.
-    #[must_use]
     pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
         let at = delivery.wakes_at().filter(|at| at.since(now) <= MAX_DELAY)?;
         Some((Self::next(tenant, delivery), at))

@@ -117,13 +117,11 @@ impl Serialize for DeliveryId {
 
 impl Millis {
     /// The time `milliseconds` after the Unix epoch, limited to the range of thirteen digits.
-    #[must_use]
     pub fn new(milliseconds: i64) -> Self {
         Self(milliseconds.clamp(0, 9_999_999_999_999))
     }
 
     /// Milliseconds since the Unix epoch.
-    #[must_use]
     pub fn get(self) -> i64 {
         self.0
     }
@@ -142,7 +140,6 @@ impl fmt::Display for Millis {
 
 impl DestinationId {
     /// The endpoint; `None` for callbacks.
-    #[must_use]
     pub fn endpoint(self) -> Option<EndpointId> {
         match self {
             Self::Endpoint(id) => Some(id),
@@ -172,7 +169,6 @@ impl WebhookId {
     /// Computes the id for an event and a destination: 128 bits of a hash of the tenant, the job, the event, and the
     /// endpoint's id or the callback's URL. Each part is prefixed with its length, so different parts never produce the
     /// same input.
-    #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();
         for part in [tenant.as_str(), job, event, destination] {
@@ -184,13 +180,11 @@ impl WebhookId {
     }
 
     /// Generates a random id for a test, because tests are never duplicates of each other.
-    #[must_use]
     pub fn unique() -> Self {
         Self(ambient::uuid().as_u128())
     }
 
     /// The shard of a delivery with this id if there are `shards` shards.
-    #[must_use]
     pub fn shard(self, shards: u8) -> u8 {
         u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()
     }

@@ -37,7 +37,6 @@ pub enum Failure {
 
 impl Failure {
     /// The name of the reason in the delivery log, the function's log and the metrics.
-    #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
             Self::Status(410, _) => "gone",

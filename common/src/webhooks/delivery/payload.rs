@@ -22,7 +22,6 @@ pub struct Payload {
 
 impl Payload {
     /// Builds the payload of an endpoint test: a sample event.
-    #[must_use]
     pub fn test(endpoint: EndpointId, sample: EventName) -> Self {
         let body = Bytes::from_static(sample.sample().as_bytes());
         Self { destination: Destination::Endpoint(endpoint), body, trace: None }
@@ -44,7 +43,6 @@ pub enum Destination {
 
 impl Destination {
     /// The URL and secret of a callback. An endpoint's URL and secret are in its item.
-    #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {
             Self::Endpoint(_) => None,

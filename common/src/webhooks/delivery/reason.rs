@@ -35,7 +35,6 @@ pub fn parse_outcome(text: &str) -> Result<String, Vec<Problem>> {
 }
 
 /// A short name for a failure: `HTTP 500` if the receiver sent a status, otherwise a few words.
-#[must_use]
 pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     if let Some(status) = status_code {
         return format!("HTTP {status}");
@@ -60,7 +59,6 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
 }
 
 /// Explains a failure: returns its detail or, if there is none, the meaning of its reason, as sentences.
-#[must_use]
 pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
     if let Some(detail) = detail {
         let rule = if reason == "redirect" { " Redirects are not followed." } else { "" };

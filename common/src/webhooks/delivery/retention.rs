@@ -26,13 +26,11 @@ impl Retention {
     }
 
     /// Deliveries are visible for this long.
-    #[must_use]
     pub fn period(self) -> Duration {
         self.0
     }
 
     /// When an item written at `now` expires. DynamoDB may delete it days later, so reads check the age.
-    #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {
         now.after(self.0 + GRACE)
     }

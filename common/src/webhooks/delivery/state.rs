@@ -90,7 +90,6 @@ pub enum AttemptResult {
 
 impl Delivery {
     /// Builds a delivery before its first attempt.
-    #[must_use]
     pub fn new(id: DeliveryId, event: EventName, job_id: String) -> Self {
         Self {
             id,
@@ -114,7 +113,6 @@ impl Delivery {
     }
 
     /// Builds the delivery of `event` to `destination`, which has `shards` shards in the log.
-    #[must_use]
     pub fn first(event: &JobEvent, destination: &Destination, shards: u8) -> Self {
         let (destination, address) = match destination {
             Destination::Endpoint(id) => (DestinationId::Endpoint(*id), id.to_string()),
@@ -129,7 +127,6 @@ impl Delivery {
 
     /// Builds a test of an endpoint, due `now`. A test is always in the first shard, so its id is known before the
     /// endpoint is read.
-    #[must_use]
     pub fn test(endpoint: EndpointId, now: Timestamp) -> Self {
         let (at, webhook_id) = (Millis::new(now.as_millisecond()), WebhookId::unique());
         let id = DeliveryId { destination: DestinationId::Endpoint(endpoint), shard: 0, at, webhook_id };
@@ -139,7 +136,6 @@ impl Delivery {
 
     /// The event sent to the receiver. A test may send a sample of another event, but the log shows the delivery as a
     /// test.
-    #[must_use]
     pub fn event_in(&self, body: &[u8]) -> EventName {
         match self.event {
             EventName::Test => named_in(body).unwrap_or(EventName::Test),
@@ -149,7 +145,6 @@ impl Delivery {
 
     /// Returns the state after `result`. `schedule` lists the delays between attempts (a test has only one attempt);
     /// `jitter` returns a number in `0.0..1.0`.
-    #[must_use]
     pub fn after(
         &self,
         result: &AttemptResult,
@@ -240,7 +235,6 @@ impl Delivery {
     }
 
     /// Makes the delivery pending again, with a new schedule whose first attempt is due at `due`.
-    #[must_use]
     pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
         Self {
             status: Status::Pending,
@@ -255,7 +249,6 @@ impl Delivery {
     }
 
     /// Whether the lease `id` can be settled at `now`.
-    #[must_use]
     pub fn claim(&self, id: LeaseId, now: Timestamp) -> Claim {
         match self.pull.as_ref().and_then(|pull| pull.lease).filter(|lease| lease.id == id) {
             Some(Lease { ends: None, .. }) => Claim::Settled,
@@ -265,7 +258,6 @@ impl Delivery {
     }
 
     /// Returns the state after the lease is released. The delivery can be received again immediately.
-    #[must_use]
     pub fn released(&self, now: Timestamp) -> Self {
         let next_attempt_at = self.next_attempt_at.map(|_| now);
         Self { next_attempt_at, pull: self.pull.as_ref().map(|pull| pull.settled(Some(now))), ..self.clone() }
@@ -273,7 +265,6 @@ impl Delivery {
 
     /// When the delivery must be woken: at its next attempt or, for a pull delivery, at the end of the period in which
     /// it can be received. `None` if it is not waiting for either.
-    #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
         let fails_at = pull.due.map(|_| self.fails_at)?;
@@ -282,13 +273,11 @@ impl Delivery {
     }
 
     /// Whether the delivery can still be sent or received, and therefore needs its payload.
-    #[must_use]
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
     }
 
     /// Whether the delivery failed at this attempt.
-    #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
         // If the attempt was made, its number equals the number of attempts. If the delivery expired first, its number
         // is one higher.

@@ -45,7 +45,6 @@ impl std::error::Error for Refused {}
 
 impl DestinationPolicy {
     /// Allows the ranges `allowed`, and plain HTTP if `allow_http`.
-    #[must_use]
     pub fn new(allow_http: bool, allowed: Vec<IpNet>) -> Self {
         Self { allow_http, allowed }
     }

@@ -57,19 +57,16 @@ impl EndpointUrl {
     }
 
     /// The URL as entered by the tenant.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.given
     }
 
     /// The parsed URL, for requests.
-    #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
     /// The scheme, the host and, if the URL contains one, the port: the target of a connection.
-    #[must_use]
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]
     }

@@ -75,7 +75,6 @@ impl Headers {
         stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -92,7 +91,6 @@ impl Headers {
 
     /// Masks header values at the beginning of a receiver's response. A word from a value is masked if it is at least
     /// as long as the mask. Shorter words are unlikely to be secrets, and would match too often.
-    #[must_use]
     pub fn mask(&self, answer: String) -> String {
         let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();
         words.retain(|word| word.len() >= MASK.len());

@@ -39,7 +39,6 @@ impl<'a> From<&'a SigningSecret> for SigningKeys<'a> {
 }
 
 /// `x-webhook-signature`: HMAC-SHA256 of the body, lower-case hex.
-#[must_use]
 pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
     hex::encode(hmac(secret.reveal().as_bytes(), &[body]))
 }
@@ -47,7 +46,6 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so a receiver can reject a replay. A secret can
 /// represent two keys: its own bytes, and the bytes that libraries decode from it. There is one signature for each key.
-#[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());
     let mut signatures = String::with_capacity(2 * SIGNATURE);

@@ -80,20 +80,17 @@ impl SigningSecret {
     }
 
     /// Generates a secret in a form that every Standard Webhooks library accepts.
-    #[must_use]
     pub fn generate() -> Self {
         let key = Zeroizing::new(random::bytes::<32>());
         Self(Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(key.as_slice()))))
     }
 
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// Returns the secret in a form that every Standard Webhooks library accepts: unchanged, or with its bytes encoded.
     /// Each delivery is signed with both keys.
-    #[must_use]
     pub fn for_libraries(&self) -> Zeroizing<String> {
         let key = self.0.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok()).filter(|key| !key.is_empty());
         match key {
@@ -105,7 +102,6 @@ impl SigningSecret {
     /// The key that Standard Webhooks libraries decode from the secret as base64, if they accept it. The npm packages
     /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a string that
     /// both accept gives the same key. The key is shorter than the secret, so it never equals the secret's bytes.
-    #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
         decoded_by_npm(text).or_else(|| decoded_by_pypi(text))

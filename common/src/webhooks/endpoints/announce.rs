@@ -51,7 +51,6 @@ struct Body<'a> {
 }
 
 impl Notice {
-    #[must_use]
     pub fn event(&self) -> EventName {
         match self.disabled {
             _ if self.is_recovery() => EventName::EndpointRecovered,

@@ -157,7 +157,6 @@ impl Health {
     }
 
     /// Whether a success would change the health.
-    #[must_use]
     pub fn is_impaired(&self) -> bool {
         self.unanswered_since.is_some() || self.failing_since.is_some()
     }

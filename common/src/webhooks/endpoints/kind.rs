@@ -25,7 +25,6 @@ pub struct Pulled {
 
 impl Address {
     /// The URL of a push endpoint.
-    #[must_use]
     pub fn url(&self) -> Option<&EndpointUrl> {
         match self {
             Self::Push(url) => Some(url),

@@ -60,7 +60,6 @@ impl Endpoints {
 
 impl LastError {
     /// A delivery's last attempt, if it failed and was not a test.
-    #[must_use]
     pub fn of(delivery: &Delivery) -> Option<Self> {
         let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event != EventName::Test)?;
         let Attempt { at, outcome, status_code, detail, .. } = attempt.clone();

@@ -121,19 +121,16 @@ impl Notice {
 
     /// When the endpoint started to fail or, if it is not failing, was disabled. If the endpoint works again, when it
     /// had started to fail.
-    #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
         self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
     }
 
     /// Whether the endpoint works again.
-    #[must_use]
     pub fn is_recovery(&self) -> bool {
         self.failing_since.is_none() && self.disabled.is_none()
     }
 
     /// The step to take now.
-    #[must_use]
     pub fn step(&self, now: Timestamp) -> NoticeStep {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;

@@ -76,7 +76,6 @@ impl HoldFor {
     }
 
     /// When an endpoint that became inactive at `inactive_since` stops collecting deliveries; `None` if holding is off.
-    #[must_use]
     pub fn end(self, inactive_since: Timestamp) -> Option<Timestamp> {
         (!self.0.is_zero()).then(|| inactive_since.after(self.0))
     }
@@ -358,13 +357,11 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
 
 impl Endpoint {
     /// The URL, keys and headers for an attempt; `None` for a pull endpoint.
-    #[must_use]
     pub fn target(&self) -> Option<Target<'_>> {
         self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
     }
 
     /// The keys for signing deliveries.
-    #[must_use]
     pub fn keys(&self) -> SigningKeys<'_> {
         SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
     }
@@ -375,26 +372,22 @@ impl Endpoint {
     }
 
     /// Whether the endpoint's filters select this event for a job in this workflow.
-    #[must_use]
     pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))
             && self.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
     }
 
     /// Whether the endpoint gets this notice about another endpoint. It must subscribe to the notice by name.
-    #[must_use]
     pub fn takes_notice(&self, notice: EventName) -> bool {
         self.events.as_ref().is_some_and(|events| events.wants(notice))
     }
 
     /// Whether events are sent to the endpoint.
-    #[must_use]
     pub fn is_active(&self) -> bool {
         self.inactive_since.is_none()
     }
 
     /// Whether events are sent to the endpoint or held for it.
-    #[must_use]
     pub fn takes_events(&self, hold_for: HoldFor, now: Timestamp) -> bool {
         let Some(since) = self.inactive_since else { return true };
         hold_for.end(since).is_some_and(|end| now < end)

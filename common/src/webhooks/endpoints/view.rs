@@ -132,7 +132,6 @@ impl EndpointView {
 
     /// The name to show: the URL or, if there is none, the description. If there is neither, a name with the end of the
     /// id.
-    #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
         match self.url.as_deref().or_else(described) {

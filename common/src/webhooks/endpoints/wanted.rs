@@ -58,7 +58,6 @@ pub struct Change {
 
 impl Change {
     /// Whether the change leaves every field unchanged.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(
             self,

@@ -22,7 +22,6 @@ impl EventFilter {
     }
 
     /// Whether the filter includes this event.
-    #[must_use]
     pub fn wants(&self, event: EventName) -> bool {
         self.0.contains(&event)
     }
@@ -62,7 +61,6 @@ impl WorkflowFilter {
     }
 
     /// Whether the filter includes this workflow. No filter includes events without a workflow.
-    #[must_use]
     pub fn wants(&self, workflow: Option<&str>) -> bool {
         workflow.is_some_and(|name| self.0.contains(name))
     }

@@ -58,7 +58,6 @@ pub enum Audience {
 }
 
 impl Audience {
-    #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {
             Self::Callback { url, secret } => Some((url, secret)),

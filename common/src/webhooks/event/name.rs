@@ -17,7 +17,6 @@ pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
 }
 
 /// The name of the event in a body.
-#[must_use]
 pub fn named_in(body: &[u8]) -> Option<EventName> {
     #[derive(Deserialize)]
     struct Body {

@@ -7,7 +7,6 @@ pub struct TraceParent(String);
 impl TraceParent {
     /// Parses the value of a header. Returns `None` if it is malformed, because the specification requires receivers to
     /// ignore it.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<_> = text.split('-').collect();
         let [version, trace, parent, flags] = parts.as_slice() else { return None };
@@ -19,7 +18,6 @@ impl TraceParent {
         is_valid.then(|| Self(text.to_owned()))
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -53,7 +53,6 @@ pub struct Count {
 
 impl Failing {
     /// The next step for the notice.
-    #[must_use]
     pub fn step(&self, now: Timestamp) -> NoticeStep {
         match self.count().number {
             0 => NoticeStep::Drop,
@@ -64,7 +63,6 @@ impl Failing {
     }
 
     /// When the notice is due: the next sweep after this time sends it.
-    #[must_use]
     pub fn due(&self) -> Timestamp {
         let hour = self.mailed_at.map(|at| at.after(APART));
         // During a storm, processes rely on this notice not being sent before this time.
@@ -74,13 +72,11 @@ impl Failing {
     }
 
     /// Whether further failures are only counted.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.failed.len() >= FULL
     }
 
     /// The number of unreported failures.
-    #[must_use]
     pub fn count(&self) -> Count {
         let mut jobs = HashSet::new();
         let known = self.failed.iter().filter(|id| !self.is_reported(id) && jobs.insert(id.job)).count();
@@ -89,7 +85,6 @@ impl Failing {
     }
 
     /// The newest unreported failures, at most three, newest first.
-    #[must_use]
     pub fn newest(&self) -> Vec<&JobFailure> {
         let mut jobs = HashSet::new();
         let unreported =

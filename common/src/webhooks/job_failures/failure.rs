@@ -80,7 +80,6 @@ struct Body<'a> {
 
 impl JobFailure {
     /// Whether `job_id` is the complete id of the job and can be used to find its deliveries.
-    #[must_use]
     pub fn has_whole_id(&self) -> bool {
         self.job_id.chars().count() < NAME
     }
@@ -89,7 +88,6 @@ impl JobFailure {
 impl FailedJob {
     /// Keeps the event if its job failed; otherwise returns `None`. `is_repeated` is whether the event was received
     /// before.
-    #[must_use]
     pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
         (event.name == EventName::Failed).then(|| Self {
             tenant: event.tenant.clone(),
@@ -101,14 +99,12 @@ impl FailedJob {
     }
 
     /// The tenant that owns the job.
-    #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.tenant
     }
 
     /// Parses the workflow and the failure. Returns `None` if the body is not a JSON object, which cannot happen for an
     /// event.
-    #[must_use]
     pub fn read(&self) -> Option<(Workflow, JobFailure)> {
         let Self { tenant, job_id, at, is_repeated, body } = self;
         let body: Body<'_> = serde_json::from_slice(body).ok()?;
@@ -130,7 +126,6 @@ impl FailedJob {
 
 impl JobFailure {
     /// Removes duplicates, and sorts the newest failure first.
-    #[must_use]
     pub fn newest_first(mut failures: Vec<Self>) -> Vec<Self> {
         let mut jobs = HashSet::new();
         failures.retain(|failure| jobs.insert(failure.id.job));
@@ -176,13 +171,11 @@ impl fmt::Display for WorkflowKey {
 
 impl FailureId {
     /// When the event entered the queue.
-    #[must_use]
     pub fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.at)
     }
 
     /// Whether the event was received before.
-    #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.is_repeated
     }

@@ -44,7 +44,6 @@ pub enum Write {
 
 impl Storm {
     /// Returns the storm that begins after a process has recorded failures, if any.
-    #[must_use]
     pub fn after(noted: &Noted, now: Timestamp) -> Option<Self> {
         let until = noted.due.before(MARGIN);
         (noted.is_full && now < until).then(|| Self { until, next_write: now.after(PAUSE), counted: 0 })

@@ -46,7 +46,6 @@ pub struct Network {
 
 impl Network {
     /// The operating system's resolver, and TCP.
-    #[must_use]
     pub fn system() -> Self {
         let lookup = |name| -> BoxFuture<'static, _> {
             Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
