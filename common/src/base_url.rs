@@ -14,9 +14,6 @@ impl BaseUrl {
     /// Reads `BASE_URL`. Returns `None` if it is not set; each request's own domain then serves as the base.
     /// (CloudFormation cannot pass the API's address to one of the API's functions, because that would be a circular
     /// dependency.)
-    ///
-    /// # Errors
-    /// The variable is set to a value other than an absolute http or https URL without a path.
     pub fn from_env(env: &Env) -> Result<Option<Self>, ConfigError> {
         env.optional("BASE_URL").map(|_| env.parsed("BASE_URL")).transpose()
     }

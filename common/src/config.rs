@@ -40,25 +40,16 @@ impl Env {
     }
 
     /// The variable `name`.
-    ///
-    /// # Errors
-    /// The variable is unset or empty.
     pub fn required(&self, name: &'static str) -> Result<String, ConfigError> {
         self.optional(name).ok_or_else(|| ConfigError::new(name, "is not set"))
     }
 
     /// The variable `name`, parsed.
-    ///
-    /// # Errors
-    /// The variable is unset or does not parse.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
         self.required(name)?.trim().parse().map_err(|error| ConfigError::new(name, format!("does not parse: {error}")))
     }
 
     /// The number in the variable `name`, which must be within `range`.
-    ///
-    /// # Errors
-    /// The variable is unset, does not parse, or is out of range.
     pub fn number<T>(&self, name: &'static str, range: RangeInclusive<T>) -> Result<T, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
@@ -68,9 +59,6 @@ impl Env {
     }
 
     /// The comma-separated numbers in the variable `name`, at most `most`, each within `range`.
-    ///
-    /// # Errors
-    /// The variable is unset, a number does not parse or is out of range, or there are too many numbers.
     pub fn numbers<T>(&self, name: &'static str, range: &RangeInclusive<T>, most: usize) -> Result<Vec<T>, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
@@ -87,9 +75,6 @@ impl Env {
 
     /// The comma-separated list in the variable `name`. The variable must be set even for an empty list, which is then
     /// an explicit choice.
-    ///
-    /// # Errors
-    /// The variable is unset, or an element does not parse.
     pub fn list<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<Vec<T>, ConfigError> {
         let value = (self.lookup)(name).ok_or_else(|| ConfigError::new(name, "is not set"))?;
         value

@@ -21,9 +21,6 @@ macro_rules! uuid_id {
             }
 
             /// Parses the hyphenated form, upper or lower case.
-            ///
-            /// # Errors
-            /// The string is not a hyphenated UUID.
             pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
                 text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
             }
@@ -105,9 +102,6 @@ impl TenantId {
     }
 
     /// Parses an id from a request.
-    ///
-    /// # Errors
-    /// The string cannot be a tenant id.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
     }

@@ -3,7 +3,8 @@
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};
 
-/// A problem that a domain type finds in a string: an [`Issue`] without its field.
+/// A problem that a domain type finds in a string: an [`Issue`] without its field. Parsers return one for each rule that
+/// the string violates, and have no `# Errors` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub code: IssueCode,
@@ -12,9 +13,6 @@ pub struct Problem {
 }
 
 /// Parses a member of a closed set from its name.
-///
-/// # Errors
-/// The set has no member with this name.
 pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
     T::ALL.iter().find(|name| name.as_str() == text).copied().ok_or_else(|| {
         let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();

@@ -18,9 +18,6 @@ pub struct Name(String);
 
 impl Name {
     /// Trims and validates `text`.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let name = text.trim();
         let mut problems = Vec::from_iter(Problem::length(name.chars().count(), 1, 100));
@@ -53,9 +50,6 @@ pub struct ServiceName(String);
 
 impl ServiceName {
     /// Reads the name from `SERVICE_NAME`.
-    ///
-    /// # Errors
-    /// The variable is missing, or its value is not a valid name.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         env.parsed("SERVICE_NAME")
     }
@@ -92,9 +86,6 @@ pub struct Slug(String);
 
 impl Slug {
     /// Validates `text`. Upper-case letters are rejected rather than silently changed.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 2, 60));
         if !text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -124,9 +115,6 @@ pub struct Description(String);
 
 impl Description {
     /// Checks that `text` has at most 500 characters.
-    ///
-    /// # Errors
-    /// `text` is too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         match Problem::length(text.chars().count(), 0, 500) {
             None => Ok(Self(text.to_owned())),

@@ -37,9 +37,6 @@ impl Timestamp {
     }
 
     /// Parses a time from a request, in any RFC 3339 format.
-    ///
-    /// # Errors
-    /// The string is not an RFC 3339 time.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }

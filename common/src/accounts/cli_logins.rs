@@ -92,9 +92,6 @@ impl CliLogin {
 }
 
 /// Parses the secret of a request. The request may not exist.
-///
-/// # Errors
-/// `text` is not in the format of a secret.
 pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }

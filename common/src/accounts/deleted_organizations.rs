@@ -49,9 +49,6 @@ crate::from_env! {
 
 impl DeletedOrganizations {
     /// Lists the deleted organizations that have not been purged yet, in any order.
-    ///
-    /// # Errors
-    /// A stored item cannot be parsed.
     pub async fn list(&self) -> Result<Vec<DeletedOrganization>> {
         let doing = "listing deleted organizations";
         let list = get(&self.dynamodb, &self.organizations, list_key(), doing).await?.unwrap_or_default();

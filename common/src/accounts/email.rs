@@ -24,9 +24,6 @@ pub struct Email(String);
 
 impl Email {
     /// Trims, validates and canonicalizes `text`.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let text = text.trim();
         if text.len() > MAX_GIVEN {

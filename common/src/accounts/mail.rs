@@ -121,9 +121,6 @@ impl Mailer {
     }
 
     /// Returns why `address` gets only requested emails, or `None` if it gets all of them.
-    ///
-    /// # Errors
-    /// The suppression list could not be read.
     pub async fn suppressed(&self, address: &Email) -> Result<Option<Cause>> {
         self.suppressions.cause(address, Timestamp::now()).await
     }

@@ -46,9 +46,6 @@ pub enum MemberIdOrEmail {
 
 impl MemberIdOrEmail {
     /// Parses an id or an email. Only an email contains an `@`.
-    ///
-    /// # Errors
-    /// `text` is neither an id nor an email.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         if text.contains('@') { Email::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
     }

@@ -34,9 +34,6 @@ pub struct Password {
 
 impl Password {
     /// Checks that the prepared `text` is 8 to 128 characters long. All characters are allowed.
-    ///
-    /// # Errors
-    /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         // Longer input takes too long to prepare.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
@@ -141,9 +138,6 @@ pub struct Hasher {
 
 impl Hasher {
     /// Builds a hasher with the parameters in `ARGON2_MEMORY_KIB` and `ARGON2_ITERATIONS`.
-    ///
-    /// # Errors
-    /// A variable is missing, or Argon2 rejects a value.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         let memory = env.number("ARGON2_MEMORY_KIB", 8..=1_048_576)?;
         let iterations = env.number("ARGON2_ITERATIONS", 1..=20)?;

@@ -167,9 +167,6 @@ pub enum IdOrToken {
 
 impl IdOrToken {
     /// Parses the id or the secret of a session.
-    ///
-    /// # Errors
-    /// The string is neither an id nor a token.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let token = || Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the token of a session")]);
         SessionId::parse(text).map(Self::Id).or_else(|_not_an_id| token().map(Self::Token))

@@ -65,9 +65,6 @@ impl Settings {
     }
 
     /// Returns why emails are not sent to the notification address of `organization`, or `None` if they are sent.
-    ///
-    /// # Errors
-    /// A read fails.
     pub async fn suppressed(&self, organization: &Organization) -> Result<Option<Cause>> {
         self.mailer.suppressed(&organization.debug_notification_email).await
     }

@@ -56,9 +56,6 @@ pub struct User {
 }
 
 /// Parses a role from a request.
-///
-/// # Errors
-/// The string is not a role.
 pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
     match text {
         // Clients written for other services offer the role `admin`, which ranks between owner and member.

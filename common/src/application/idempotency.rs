@@ -71,9 +71,6 @@ attributes! { FIELDS = "fields", ANSWER = "answer", }
 
 impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
-    ///
-    /// # Errors
-    /// One problem for each rule that the header violates.
     pub fn parse(header: &[u8], fields: Hash) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(header.len(), 1, 255));
         if !header.iter().all(u8::is_ascii_graphic) {

@@ -48,9 +48,6 @@ impl Position {
     }
 
     /// Parses a cursor from a request.
-    ///
-    /// # Errors
-    /// `text` is not a cursor that the service issued.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the next_cursor from an earlier page")])
     }

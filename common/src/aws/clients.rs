@@ -53,9 +53,6 @@ macro_rules! config {
 
 impl<'env> Aws<'env> {
     /// Reads region and credentials from the environment. No connection is made yet.
-    ///
-    /// # Errors
-    /// One of `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` is not set.
     pub fn new(env: &'env Env) -> Result<Self, ConfigError> {
         let credentials = Credentials::new(
             env.required("AWS_ACCESS_KEY_ID")?,

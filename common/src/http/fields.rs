@@ -37,7 +37,8 @@ pub struct Fields {
     description: Option<FieldDescriptions>,
 }
 
-/// A field was rejected. The issue is recorded in the [`Fields`].
+/// A field was rejected. The issue is recorded in the [`Fields`]. Functions that do not return any other error have no
+/// `# Errors` section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
@@ -66,9 +67,6 @@ impl Fields {
     }
 
     /// Reads the header `idempotency-key`, if present. The key covers all the call's fields, in any order.
-    ///
-    /// # Errors
-    /// The header is not valid.
     pub fn idempotency_key(&mut self) -> Result<Option<IdempotencyKey>, Rejected> {
         self.note_key();
         let Some((header, fields)) = self.key.take() else { return Ok(None) };
@@ -81,9 +79,6 @@ impl Fields {
     }
 
     /// Reads a required string.
-    ///
-    /// # Errors
-    /// The field is missing or not a string, or `parse` rejects it.
     pub fn text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -97,9 +92,6 @@ impl Fields {
     }
 
     /// Reads a required string, or an array with one string, because some clients send such an array.
-    ///
-    /// # Errors
-    /// The field is missing, is neither a string nor an array of one string, or `parse` rejects it.
     pub fn text_or_list_of_one<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -116,9 +108,6 @@ impl Fields {
     }
 
     /// Reads a string that may be absent, but not `null`.
-    ///
-    /// # Errors
-    /// The field is not a string, or `parse` rejects it.
     pub fn optional_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -129,9 +118,6 @@ impl Fields {
     }
 
     /// Reads a string that may be absent (keep the current value) or `null` (remove the value).
-    ///
-    /// # Errors
-    /// The field is neither `null` nor a string, or `parse` rejects it.
     pub fn nullable_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -146,10 +132,6 @@ impl Fields {
     }
 
     /// Reads an array of 1 to `most` strings that may be absent (keep the current value) or `null` (remove the value).
-    ///
-    /// # Errors
-    /// The field is neither `null` nor an array, the array is empty or too long, an element is not a string, or `parse`
-    /// rejects an element.
     pub fn nullable_list<T, L: FromIterator<T> + JsonSchema>(
         &mut self,
         name: &'static str,
@@ -183,9 +165,6 @@ impl Fields {
 
     /// Reads an object that may be absent (keep the current value) or `null` (remove the value). `parse` gets each
     /// member's name and, if it is a string, its value.
-    ///
-    /// # Errors
-    /// The field is neither `null` nor an object, or `parse` rejects it.
     pub fn nullable_object<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -212,9 +191,6 @@ impl Fields {
     }
 
     /// Reads a required object with `read`.
-    ///
-    /// # Errors
-    /// The field is missing or not an object, or `read` rejects a field in the object.
     pub fn object<T>(
         &mut self,
         name: &'static str,
@@ -236,9 +212,6 @@ impl Fields {
     }
 
     /// Reads an array of 1 to 100 objects, each with `read`.
-    ///
-    /// # Errors
-    /// The field is missing or not an array, the array is empty or too long, or `read` rejects a field in an element.
     pub fn objects<T>(
         &mut self,
         name: &'static str,
@@ -277,9 +250,6 @@ impl Fields {
     }
 
     /// Reads a boolean that may be absent, but not `null`.
-    ///
-    /// # Errors
-    /// The field is not a boolean.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
         self.note::<bool>(name, OPTIONAL);
         match self.values.remove(name) {
@@ -290,17 +260,11 @@ impl Fields {
     }
 
     /// Reads a whole number that may be absent, but not `null`.
-    ///
-    /// # Errors
-    /// The field is not a whole number within `range`.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
     }
 
     /// Reads a whole number; absent and `null` are equivalent.
-    ///
-    /// # Errors
-    /// The field is neither `null` nor a whole number within `range`.
     pub fn nullable_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         if matches!(self.values.get(name), Some(Json::Null)) {
             self.values.remove(name);
@@ -314,9 +278,6 @@ impl Fields {
     }
 
     /// Reads a whole number that may be absent from a query, whose values are all strings.
-    ///
-    /// # Errors
-    /// The field is not a whole number within `range`.
     pub fn optional_number_in_query(
         &mut self,
         name: &'static str,
@@ -345,9 +306,6 @@ impl Fields {
 
     /// Rejects fields that similar APIs support but this one does not, because ignoring them would lead to a wrong
     /// response.
-    ///
-    /// # Errors
-    /// One of the fields is present.
     pub fn refuse(&mut self, names: &[&str]) -> Result<(), Rejected> {
         let before = self.issues.len();
         for name in names.iter().filter(|name| self.values.contains_key(**name)).collect::<Vec<_>>() {

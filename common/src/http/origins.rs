@@ -15,9 +15,6 @@ pub struct Origins {
 
 impl Origins {
     /// Reads the trusted origins from `BASE_URL` and `TRUSTED_ORIGINS`.
-    ///
-    /// # Errors
-    /// A variable does not parse.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self { base: BaseUrl::from_env(env)?, trusted: env.list("TRUSTED_ORIGINS")? })
     }

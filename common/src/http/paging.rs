@@ -14,9 +14,6 @@ pub const MOST_LISTED: u16 = 100;
 
 impl Paging {
     /// Reads `limit` and `offset`.
-    ///
-    /// # Errors
-    /// A field is not a number in its range.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let limit = read_limit(fields.about("The maximum number of entries to list. The default is 100."), "limit");
         let offset = fields
@@ -27,9 +24,6 @@ impl Paging {
 }
 
 /// Reads the maximum number of entries to list.
-///
-/// # Errors
-/// The field is not a number in its range.
 pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Rejected> {
     let limit = fields.optional_number_in_query(name, 1..=MOST_LISTED.into())?;
     Ok(number(limit.unwrap_or(MOST_LISTED.into())))
@@ -43,9 +37,6 @@ enum SortBy {
 
 impl Order {
     /// Reads `sortBy` and `sortDirection`.
-    ///
-    /// # Errors
-    /// The field or the direction is unknown.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let by = fields
             .about("The sort key of the list. `createdAt` is the only value and the default.")

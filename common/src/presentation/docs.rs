@@ -16,9 +16,6 @@ pub struct Docs(String);
 
 impl Docs {
     /// Reads `DOCS_URL`. The default is [`INDEX`].
-    ///
-    /// # Errors
-    /// The variable is neither a URL nor a path.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self(INDEX.to_owned())) }
     }

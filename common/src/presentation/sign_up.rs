@@ -17,9 +17,6 @@ use crate::{
 };
 
 /// Reads the founder of an organization.
-///
-/// # Errors
-/// A field has an issue.
 pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
     let name = fields.about("Your name, shown to members of the organization and in emails.").text("name", Name::parse);
     let email = fields
@@ -49,9 +46,6 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
 }
 
 /// Reads the invitee who accepts an invitation.
-///
-/// # Errors
-/// A field has an issue.
 pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
     let invitation = fields
         .about("The id of the invitation, from the link in the invitation email.")

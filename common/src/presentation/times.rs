@@ -59,9 +59,6 @@ pub fn local(at: Timestamp) -> String {
 }
 
 /// Parses a time from a form or a link. Without a time zone, the time is interpreted as UTC.
-///
-/// # Errors
-/// The string is not a time.
 pub fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     let zoned = match text.len() {
         16 => format!("{text}:00Z"),

@@ -56,9 +56,6 @@ pub const SHARDS: u8 = 8;
 
 impl DeliveryId {
     /// Parses an id from a request.
-    ///
-    /// # Errors
-    /// `text` is not the id of a delivery.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
     }

@@ -76,9 +76,6 @@ pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 const JITTER: f64 = 0.2;
 
 /// Reads the delays between attempts from `RETRY_SCHEDULE`.
-///
-/// # Errors
-/// The variable is missing, does not parse or is out of range.
 pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
     let seconds = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?;
     Ok(seconds.into_iter().map(Duration::from_secs).collect())

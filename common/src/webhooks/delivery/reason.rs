@@ -24,9 +24,6 @@ const OUTCOMES: [&str; 14] = [
 ];
 
 /// Parses the outcome of an attempt from a request.
-///
-/// # Errors
-/// There is no such outcome.
 pub fn parse_outcome(text: &str) -> Result<String, Vec<Problem>> {
     match OUTCOMES.contains(&text) {
         true => Ok(text.to_owned()),

@@ -17,9 +17,6 @@ const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60)
 
 impl Retention {
     /// Reads `DELIVERY_RETENTION`, in days.
-    ///
-    /// # Errors
-    /// The variable is missing, does not parse or is out of range.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         let days: u32 = env.number("DELIVERY_RETENTION", 1..=3650)?;
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))

@@ -20,17 +20,11 @@ pub struct EndpointUrl {
 
 impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |_| Vec::new())
     }
 
     /// Parses a URL to store. Rejects URLs with an invalid host, and those that `policy` would reject at each delivery.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
         Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())

@@ -31,9 +31,6 @@ pub struct SigningSecret(Zeroizing<String>);
 
 impl SigningSecret {
     /// Validates a secret that was stored or is part of a job event.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -51,9 +48,6 @@ impl SigningSecret {
     /// - It does not decode to an empty key. Some libraries accept an empty key, and anyone can sign with it.
     ///
     /// These rules do not apply to a secret that was stored or is part of a job event, so no delivery is lost.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let mut problems = Vec::new();

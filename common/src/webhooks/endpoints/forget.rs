@@ -34,9 +34,6 @@ impl Endpoints {
 
     /// Lists the shards of the delivery log that may contain deliveries of `tenant`, once all its endpoints have been
     /// deleted.
-    ///
-    /// # Errors
-    /// An item cannot be parsed.
     pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
         let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);

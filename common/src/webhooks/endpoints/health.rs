@@ -126,9 +126,6 @@ pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, Disable
 
 /// Reads `DISABLE_AFTER`, the time that an endpoint may be failing before it is disabled. With zero, endpoints are not
 /// disabled for failing.
-///
-/// # Errors
-/// The variable is missing, does not parse or is out of range.
 pub fn disable_after(env: &Env) -> Result<Duration, ConfigError> {
     env.number("DISABLE_AFTER", 0..=31_536_000).map(Duration::from_secs)
 }

@@ -155,9 +155,6 @@ impl Endpoints {
     }
 
     /// Reads the pending notice about an endpoint, if there is one. The read is strongly consistent.
-    ///
-    /// # Errors
-    /// The stored endpoint cannot be parsed.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
         let found = self.get(tenant, id, &NOTICED).await?;
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())

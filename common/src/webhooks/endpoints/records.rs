@@ -68,9 +68,6 @@ pub struct HoldFor(Duration);
 
 impl HoldFor {
     /// Reads `HOLD_FOR`, in seconds.
-    ///
-    /// # Errors
-    /// The variable is missing, does not parse or is out of range.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         env.number("HOLD_FOR", 0..=31_536_000).map(|seconds| Self(Duration::from_secs(seconds)))
     }

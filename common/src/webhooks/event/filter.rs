@@ -11,9 +11,6 @@ pub struct EventFilter(Vec<EventName>);
 
 impl EventFilter {
     /// Parses the name of an event that can be filtered.
-    ///
-    /// # Errors
-    /// There is no such event.
     pub fn parse_name(text: &str) -> Result<EventName, Vec<Problem>> {
         let known = EventName::CHOICES.into_iter().find(|name| name.as_str() == text);
         known.ok_or_else(|| {
@@ -49,9 +46,6 @@ const LONGEST: usize = 100;
 
 impl WorkflowFilter {
     /// Checks that `text` has 1 to 100 characters and no control characters.
-    ///
-    /// # Errors
-    /// One problem for each rule that `text` violates.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
         if text.chars().any(char::is_control) {

@@ -9,9 +9,6 @@ use crate::issue::Problem;
 pub const TEST_JOB: &str = "test";
 
 /// Parses a name from a request.
-///
-/// # Errors
-/// There is no such event.
 pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
     text.parse().map_err(|_unknown| vec![Problem::format("Must be the name of an event")])
 }

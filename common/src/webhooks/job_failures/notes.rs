@@ -97,9 +97,6 @@ impl JobFailures {
     }
 
     /// Reads a workflow with a pending notice. The read is strongly consistent.
-    ///
-    /// # Errors
-    /// The item cannot be parsed.
     pub async fn failing(&self, tenant: &TenantId, workflow: &WorkflowKey) -> Result<Option<Failing>> {
         let key = key(tenant, &sort_key(workflow));
         let found = get(&self.dynamodb, &self.table, key, "reading a failing workflow").await?;
