@@ -17,429 +17,174 @@ pub struct Line {
     pub about: &'static str,
 }
 
-const INFO: Level = Level::INFO;
-const WARN: Level = Level::WARN;
-const ERROR: Level = Level::ERROR;
-
-const fn line(name: &'static str, level: Level, fields: &'static [&'static str], about: &'static str) -> Line {
-    Line { name, level, fields, about }
+/// Declares lines, each with its level, its name, its fields and its explanation.
+macro_rules! lines {
+    ($($level:ident $name:literal [$($field:ident),*] $about:literal)+) => {
+        &[$(Line { name: $name, level: Level::$level, fields: &[$(stringify!($field)),*], about: $about }),+]
+    };
 }
 
 /// All lines that the service writes, by subject.
-pub const LINES: &[Line] = &[
-    line(
-        "request.completed",
-        INFO,
-        &["request_id", "method", "route", "tenant", "status", "code", "duration_ms"],
+pub const LINES: &[Line] = lines! {
+    INFO "request.completed" [request_id, method, route, tenant, status, code, duration_ms]
         "The service responded to a request, possibly with HTTP 4xx, or with HTTP 503 after `aws.throttled` or \
-         `transaction.contended`. `route` is the route as declared in the code, or `none`.",
-    ),
-    line(
-        "request.failed",
-        ERROR,
-        &["request_id", "method", "route", "tenant", "status", "code", "duration_ms", "cause"],
-        "A request failed with HTTP 500. `cause` is the operation that failed, followed by its chain of errors.",
-    ),
-    line(
-        "request.undetermined",
-        WARN,
-        &["route", "error"],
+         `transaction.contended`. `route` is the route as declared in the code, or `none`."
+    ERROR "request.failed" [request_id, method, route, tenant, status, code, duration_ms, cause]
+        "A request failed with HTTP 500. `cause` is the operation that failed, followed by its chain of errors."
+    WARN "request.undetermined" [route, error]
         "A call with an `idempotency-key` failed, and so did the read that shows whether the call took effect. \
-         The client can retry the call with the same key.",
-    ),
-    line(
-        "function.panicked",
-        ERROR,
-        &["panic"],
+         The client can retry the call with the same key."
+    ERROR "function.panicked" [panic]
         "The code panicked, which is a bug. The request or record fails, and the process continues. Report `panic`, \
-         which includes the source line.",
-    ),
-    line(
-        "upkeep.failed",
-        ERROR,
-        &["with", "error"],
-        "A secondary write failed, but the call itself, which is named in `with`, succeeded.",
-    ),
-    line(
-        "aws.throttled",
-        WARN,
-        &["doing"],
+         which includes the source line."
+    ERROR "upkeep.failed" [with, error]
+        "A secondary write failed, but the call itself, which is named in `with`, succeeded."
+    WARN "aws.throttled" [doing]
         "An AWS service throttled a call and all of the SDK's retries. If this persists, look for a hot partition or \
-         an account limit.",
-    ),
-    line(
-        "transaction.contended",
-        WARN,
-        &["doing"],
+         an account limit."
+    WARN "transaction.contended" [doing]
         "Ten attempts at a transaction conflicted with other transactions on the same items. The caller can retry the \
-         call.",
-    ),
-    line(
-        "attempt.completed",
-        INFO,
-        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms", "traceparent"],
+         call."
+    INFO "attempt.completed" [tenant, delivery_id, event, attempt, outcome, status, detail, duration_ms, traceparent]
         "An attempt ended. `outcome` is `delivered` or the reason for the failure. `detail` is the cause, such as an \
          expired certificate, and is absent if the receiver sent a status. `traceparent` comes from the job's event. \
-         Attempts by clients of pull endpoints are not logged.",
-    ),
-    line(
-        "attempt.cut_off",
-        INFO,
-        &["tenant", "delivery_id", "event", "attempt"],
-        "A receiver took longer than its queue allows. The attempt is repeated with more time.",
-    ),
-    line(
-        "attempt.delayed",
-        WARN,
-        &["tenant", "delivery_id", "error"],
-        "The message for a resend or a test could not be sent. The sweep wakes the delivery.",
-    ),
-    line(
-        "attempt.overdue",
-        WARN,
-        &["tenant", "delivery_id"],
+         Attempts by clients of pull endpoints are not logged."
+    INFO "attempt.cut_off" [tenant, delivery_id, event, attempt]
+        "A receiver took longer than its queue allows. The attempt is repeated with more time."
+    WARN "attempt.delayed" [tenant, delivery_id, error]
+        "The message for a resend or a test could not be sent. The sweep wakes the delivery."
+    WARN "attempt.overdue" [tenant, delivery_id]
         "The sweep found an attempt whose message was lost, and sends another message. If this happens often, see \
-         [overdue deliveries](#overdue-deliveries).",
-    ),
-    line(
-        "descriptors.exhausted",
-        ERROR,
-        &["tenant", "delivery_id"],
+         [overdue deliveries](#overdue-deliveries)."
+    ERROR "descriptors.exhausted" [tenant, delivery_id]
         "No file descriptor was available for an attempt. The attempt stays in its queue. [Lower \
-         `MAX_CONCURRENT_ATTEMPTS`](#limits).",
-    ),
-    line(
-        "usage.recorded",
-        INFO,
-        &["tenant", "events", "deliveries", "attempts"],
-        "A batch of messages was handled. The counts are for one organization; see [usage](#usage).",
-    ),
-    line(
-        "delivery.failed",
-        WARN,
-        &["tenant", "delivery_id", "attempts", "reason"],
-        "A delivery failed permanently. If this happens often, see [failed deliveries](#failed-deliveries).",
-    ),
-    line(
-        "delivery.held",
-        INFO,
-        &["tenant", "delivery_id", "attempts"],
-        "A delivery is held because its endpoint is inactive.",
-    ),
-    line(
-        "delivery.ended",
-        INFO,
-        &["tenant", "delivery_id", "attempts"],
-        "A delivery ended because its endpoint was deleted.",
-    ),
-    line(
-        "delivery.unlogged",
-        ERROR,
-        &["tenant", "delivery_id"],
+         `MAX_CONCURRENT_ATTEMPTS`](#limits)."
+    INFO "usage.recorded" [tenant, events, deliveries, attempts]
+        "A batch of messages was handled. The counts are for one organization; see [usage](#usage)."
+    WARN "delivery.failed" [tenant, delivery_id, attempts, reason]
+        "A delivery failed permanently. If this happens often, see [failed deliveries](#failed-deliveries)."
+    INFO "delivery.held" [tenant, delivery_id, attempts]
+        "A delivery is held because its endpoint is inactive."
+    INFO "delivery.ended" [tenant, delivery_id, attempts]
+        "A delivery ended because its endpoint was deleted."
+    ERROR "delivery.unlogged" [tenant, delivery_id]
         "The receiver got the delivery, but the delivery log could not record it. Look for throttling or errors on \
-         the table.",
-    ),
-    line(
-        "delivery.unreadable",
-        ERROR,
-        &["tenant", "delivery_id", "error"],
-        "The sweep could not read a delivery. It [checks the delivery again](#overdue-deliveries) every 15 minutes.",
-    ),
-    line(
-        "delivery.abandoned",
-        ERROR,
-        &["tenant", "delivery_id"],
-        "The sweep could not read a delivery for a week and no longer checks it. A resend by its tenant wakes it.",
-    ),
-    line(
-        "delivery.resend_failed",
-        ERROR,
-        &["tenant", "delivery_id", "error"],
-        "A recovery could not resend a delivery. The recovery tries again in its next pass.",
-    ),
-    line(
-        "deliveries.unread",
-        WARN,
-        &["error", "unread"],
+         the table."
+    ERROR "delivery.unreadable" [tenant, delivery_id, error]
+        "The sweep could not read a delivery. It [checks the delivery again](#overdue-deliveries) every 15 minutes."
+    ERROR "delivery.abandoned" [tenant, delivery_id]
+        "The sweep could not read a delivery for a week and no longer checks it. A resend by its tenant wakes it."
+    ERROR "delivery.resend_failed" [tenant, delivery_id, error]
+        "A recovery could not resend a delivery. The recovery tries again in its next pass."
+    WARN "deliveries.unread" [error, unread]
         "The sweep could not read deliveries because a partition was throttled. It will read them again. `unread` is \
-         the number of deliveries.",
-    ),
-    line(
-        "deliveries.wake_failed",
-        ERROR,
-        &["tenant", "error"],
-        "A tenant's overdue deliveries could not be woken. The sweep checks them again.",
-    ),
-    line(
-        "wake.incomplete",
-        ERROR,
-        &["messages", "queue"],
+         the number of deliveries."
+    ERROR "deliveries.wake_failed" [tenant, error]
+        "A tenant's overdue deliveries could not be woken. The sweep checks them again."
+    ERROR "wake.incomplete" [messages, queue]
         "SQS rejected messages from the sweep, which finds their deliveries again in 15 minutes. `messages` is the \
-         number of messages, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`.",
-    ),
-    line("sweep.skipped", INFO, &["sweeper"], "Another invocation is already doing the work of this sweeper."),
-    line(
-        "payload.missing",
-        ERROR,
-        &["tenant", "delivery_id"],
+         number of messages, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`."
+    INFO "sweep.skipped" [sweeper]
+        "Another invocation is already doing the work of this sweeper."
+    ERROR "payload.missing" [tenant, delivery_id]
         "A pull endpoint's delivery lacks its payload and cannot be received. The delivery fails three days after its \
-         event.",
-    ),
-    line(
-        "receive.incomplete",
-        WARN,
-        &["tenant", "error"],
-        "A call to `deliveries/receive` returned fewer deliveries than were due. The next call returns the others.",
-    ),
-    line(
-        "receive.unnoted",
-        WARN,
-        &["tenant", "error"],
-        "The time of a call to `deliveries/receive` could not be recorded on the endpoint. The call succeeded anyway.",
-    ),
-    line(
-        "message.malformed",
-        ERROR,
-        &["message_id", "problem"],
+         event."
+    WARN "receive.incomplete" [tenant, error]
+        "A call to `deliveries/receive` returned fewer deliveries than were due. The next call returns the others."
+    WARN "receive.unnoted" [tenant, error]
+        "The time of a call to `deliveries/receive` could not be recorded on the endpoint. The call succeeded anyway."
+    ERROR "message.malformed" [message_id, problem]
         "A message is not a valid job event and becomes a [dead letter](#dead-letters). `problem` gives the type and \
-         position of the problem, never the content. Notify the producer.",
-    ),
-    line(
-        "message.refused",
-        ERROR,
-        &["code", "cause"],
-        "SQS rejected a message in a batch. The message is resent immediately or by the sweep.",
-    ),
-    line(
-        "messages.unsent",
-        ERROR,
-        &["error"],
-        "A call to SQS failed, so a batch of messages was not sent. The batch is resent immediately or by the sweep.",
-    ),
-    line(
-        "record.failed",
-        ERROR,
-        &["message_id", "cause"],
+         position of the problem, never the content. Notify the producer."
+    ERROR "message.refused" [code, cause]
+        "SQS rejected a message in a batch. The message is resent immediately or by the sweep."
+    ERROR "messages.unsent" [error]
+        "A call to SQS failed, so a batch of messages was not sent. The batch is resent immediately or by the sweep."
+    ERROR "record.failed" [message_id, cause]
         "A record could not be processed. SQS redelivers it; if it keeps failing, it becomes a [dead \
-         letter](#dead-letters).",
-    ),
-    line(
-        "record.postponed",
-        WARN,
-        &["message_id", "error"],
+         letter](#dead-letters)."
+    WARN "record.postponed" [message_id, error]
         "A record could not be processed because a table was throttled or busy. SQS redelivers it, as after \
-         `record.failed`.",
-    ),
-    line(
-        "record.panicked",
-        ERROR,
-        &["message_id", "panic"],
+         `record.failed`."
+    ERROR "record.panicked" [message_id, panic]
         "The code panicked while processing a record, which is a bug. SQS redelivers the record, as after \
-         `record.failed`.",
-    ),
-    line(
-        "event.unchecked",
-        WARN,
-        &["tenant", "error"],
-        "A late event was delivered although the delivery log could not confirm that it was new.",
-    ),
-    line(
-        "log.state_refused",
-        ERROR,
-        &["code", "cause"],
-        "DynamoDB rejected the state of a new delivery. SQS redelivers its record.",
-    ),
-    line(
-        "log.states_unwritten",
-        ERROR,
-        &["error"],
-        "The states of a batch of new deliveries could not be written. SQS redelivers their records.",
-    ),
-    line(
-        "log.rows_unwritten",
-        ERROR,
-        &["error", "rows"],
+         `record.failed`."
+    WARN "event.unchecked" [tenant, error]
+        "A late event was delivered although the delivery log could not confirm that it was new."
+    ERROR "log.state_refused" [code, cause]
+        "DynamoDB rejected the state of a new delivery. SQS redelivers its record."
+    ERROR "log.states_unwritten" [error]
+        "The states of a batch of new deliveries could not be written. SQS redelivers their records."
+    ERROR "log.rows_unwritten" [error, rows]
         "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
-         number of rows.",
-    ),
-    line(
-        "log.unread",
-        ERROR,
-        &["error", "unread"],
-        "Items of the delivery log could not be read. SQS redelivers their records. `unread` is the number of items.",
-    ),
-    line(
-        "log.spread_failed",
-        ERROR,
-        &["tenant", "endpoint", "error"],
-        "A busy endpoint's delivery log could not be spread over more partitions. The next batch tries again.",
-    ),
-    line(
-        "endpoint.failing",
-        WARN,
-        &["tenant", "endpoint"],
-        "An endpoint started to fail. Its organization gets an email.",
-    ),
-    line(
-        "endpoint.recovered",
-        INFO,
-        &["tenant", "endpoint"],
-        "A failing endpoint works again. Its organization had been notified of the failure and gets another email.",
-    ),
-    line(
-        "endpoint.disabled",
-        WARN,
-        &["tenant", "endpoint", "reason"],
+         number of rows."
+    ERROR "log.unread" [error, unread]
+        "Items of the delivery log could not be read. SQS redelivers their records. `unread` is the number of items."
+    ERROR "log.spread_failed" [tenant, endpoint, error]
+        "A busy endpoint's delivery log could not be spread over more partitions. The next batch tries again."
+    WARN "endpoint.failing" [tenant, endpoint]
+        "An endpoint started to fail. Its organization gets an email."
+    INFO "endpoint.recovered" [tenant, endpoint]
+        "A failing endpoint works again. Its organization had been notified of the failure and gets another email."
+    WARN "endpoint.disabled" [tenant, endpoint, reason]
         "An endpoint kept failing or responded with HTTP 410, so the service disabled it. If this happens often, see \
-         [failing endpoints](#failing-endpoints).",
-    ),
-    line(
-        "endpoint.unreadable",
-        ERROR,
-        &["endpoint", "error"],
+         [failing endpoints](#failing-endpoints)."
+    ERROR "endpoint.unreadable" [endpoint, error]
         "A stored endpoint cannot be read, so nothing is delivered to it. Repair its item. Other endpoints are not \
-         affected.",
-    ),
-    line(
-        "endpoint.health_unnoted",
-        WARN,
-        &["tenant", "endpoint", "error"],
-        "An attempt's result could not be recorded on its endpoint. The next attempt will record its result.",
-    ),
-    line(
-        "endpoints.unread",
-        ERROR,
-        &["tenant", "error"],
-        "A tenant's endpoints could not be read. SQS redelivers the records of its events.",
-    ),
-    line(
-        "recovery.failed",
-        ERROR,
-        &["tenant", "recovery_id", "error"],
-        "A recovery was interrupted. It resumes a minute later.",
-    ),
-    line(
-        "recovery.unreadable",
-        ERROR,
-        &["partition", "error"],
-        "A stored recovery cannot be read and does not continue. Repair or delete its item.",
-    ),
-    line(
-        "purge.failed",
-        ERROR,
-        &["tenant", "error"],
-        "The data of a [deleted organization](#a-deleted-organization) could not be deleted. The next pass tries again.",
-    ),
-    line(
-        "purge.throttled",
-        WARN,
-        &["tenant"],
-        "The purge of a long delivery log was throttled. The next pass continues it.",
-    ),
-    line("organization.purged", INFO, &["tenant"], "All of a deleted organization's data has been removed."),
-    line(
-        "email.failed",
-        ERROR,
-        &["about", "error"],
+         affected."
+    WARN "endpoint.health_unnoted" [tenant, endpoint, error]
+        "An attempt's result could not be recorded on its endpoint. The next attempt will record its result."
+    ERROR "endpoints.unread" [tenant, error]
+        "A tenant's endpoints could not be read. SQS redelivers the records of its events."
+    ERROR "recovery.failed" [tenant, recovery_id, error]
+        "A recovery was interrupted. It resumes a minute later."
+    ERROR "recovery.unreadable" [partition, error]
+        "A stored recovery cannot be read and does not continue. Repair or delete its item."
+    ERROR "purge.failed" [tenant, error]
+        "The data of a [deleted organization](#a-deleted-organization) could not be deleted. The next pass tries again."
+    WARN "purge.throttled" [tenant]
+        "The purge of a long delivery log was throttled. The next pass continues it."
+    INFO "organization.purged" [tenant]
+        "All of a deleted organization's data has been removed."
+    ERROR "email.failed" [about, error]
         "SES rejected an email or did not respond. `about` is the id of the user, organization or invitation. Check \
-         the quota, the sandbox and the identity.",
-    ),
-    line(
-        "email.withheld",
-        WARN,
-        &["user"],
-        "An email about a sign-up or an account change was not sent, because its address had reached the limit.",
-    ),
-    line(
-        "email.suppressed",
-        INFO,
-        &["about", "cause"],
+         the quota, the sandbox and the identity."
+    WARN "email.withheld" [user]
+        "An email about a sign-up or an account change was not sent, because its address had reached the limit."
+    INFO "email.suppressed" [about, cause]
         "An unrequested email was not sent, because an earlier email to the address bounced (`bounce`) or was reported \
-         as spam (`complaint`).",
-    ),
-    line(
-        "email.returned",
-        WARN,
-        &["cause"],
+         as spam (`complaint`)."
+    WARN "email.returned" [cause]
         "SES reported that an email bounced permanently or was reported as spam. For 30 days or a year, the address \
-         gets only requested emails.",
-    ),
-    line(
-        "email.uncounted",
-        ERROR,
-        &["user", "error"],
-        "An email about a sign-up or an account change was sent without being counted toward its address's limit.",
-    ),
-    line(
-        "notice.email_failed",
-        ERROR,
-        &["tenant", "endpoint", "error"],
-        "SES rejected an email about an endpoint or did not respond. The service retries for a day.",
-    ),
-    line(
-        "notice.failed",
-        ERROR,
-        &["tenant", "endpoint", "error"],
-        "A notice could not be read or written. The next sweep tries again.",
-    ),
-    line(
-        "notice.quota_reached",
-        WARN,
-        &["tenant", "endpoint"],
-        "An organization has reached its daily limit of emails about endpoints. No more are sent until midnight UTC.",
-    ),
-    line(
-        "notice.abandoned",
-        ERROR,
-        &["tenant", "endpoint"],
-        "An email about an endpoint could not be sent for a day. The organization's notification address may be wrong.",
-    ),
-    line(
-        "job_failures.unnoted",
-        ERROR,
-        &["tenant", "error"],
-        "Failed jobs could not be recorded. SQS redelivers their records.",
-    ),
-    line(
-        "job_failures.reported",
-        INFO,
-        &["tenant", "workflow", "failures"],
+         gets only requested emails."
+    ERROR "email.uncounted" [user, error]
+        "An email about a sign-up or an account change was sent without being counted toward its address's limit."
+    ERROR "notice.email_failed" [tenant, endpoint, error]
+        "SES rejected an email about an endpoint or did not respond. The service retries for a day."
+    ERROR "notice.failed" [tenant, endpoint, error]
+        "A notice could not be read or written. The next sweep tries again."
+    WARN "notice.quota_reached" [tenant, endpoint]
+        "An organization has reached its daily limit of emails about endpoints. No more are sent until midnight UTC."
+    ERROR "notice.abandoned" [tenant, endpoint]
+        "An email about an endpoint could not be sent for a day. The organization's notification address may be wrong."
+    ERROR "job_failures.unnoted" [tenant, error]
+        "Failed jobs could not be recorded. SQS redelivers their records."
+    INFO "job_failures.reported" [tenant, workflow, failures]
         "An organization got an email about failed jobs. `failures` is the number of failures, and `workflow` is a \
-         hash of the workflow's name.",
-    ),
-    line(
-        "job_failures.unreported",
-        INFO,
-        &["tenant", "workflow", "reason"],
+         hash of the workflow's name."
+    INFO "job_failures.unreported" [tenant, workflow, reason]
         "An organization was not emailed about failed jobs. `reason` is [`disabled`, `unverified` or \
-         `deleted`](#failed-jobs).",
-    ),
-    line(
-        "job_failures.quota_reached",
-        WARN,
-        &["tenant"],
-        "An organization got its last email about failed jobs before midnight UTC.",
-    ),
-    line(
-        "job_failures.email_failed",
-        ERROR,
-        &["tenant", "workflow", "error"],
-        "An email about failed jobs could not be sent. The service retries for two days.",
-    ),
-    line(
-        "job_failures.failed",
-        ERROR,
-        &["tenant", "workflow", "error"],
-        "A workflow's failures could not be read or written. The next sweep tries again.",
-    ),
-    line(
-        "job_failures.abandoned",
-        ERROR,
-        &["tenant", "workflow"],
+         `deleted`](#failed-jobs)."
+    WARN "job_failures.quota_reached" [tenant]
+        "An organization got its last email about failed jobs before midnight UTC."
+    ERROR "job_failures.email_failed" [tenant, workflow, error]
+        "An email about failed jobs could not be sent. The service retries for two days."
+    ERROR "job_failures.failed" [tenant, workflow, error]
+        "A workflow's failures could not be read or written. The next sweep tries again."
+    ERROR "job_failures.abandoned" [tenant, workflow]
         "An email about failed jobs could not be sent for two days. The organization's notification address may be \
-         wrong.",
-    ),
-];
+         wrong."
+};
 
 /// Returns the level of lines with this name. [`log!`](crate::log) evaluates this function at compile time, so a name
 /// that is not in the list is a compile-time error.
