@@ -23,19 +23,75 @@ use crate::{
 /// Determines whether a caller may call a route. `W` is the type of the stores that identify callers.
 pub trait Access<W>: Send + 'static {
     /// The caller, as passed to the handler.
-    type Caller: Send;
+    type Caller: Identity + Send;
 
     /// The accepted credentials, in order of precedence.
     const CREDENTIALS: &'static [Credential];
 
     /// Identifies the caller. Fails if they may not call the route.
     fn identify(callers: &W, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
+}
 
+/// A caller's identity.
+pub trait Identity {
     /// The organization whose data the call uses, for the log.
-    fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
+    fn tenant(&self) -> Option<&TenantId> {
+        None
+    }
 
     /// The actor for the audit log, if the caller is known.
-    fn actor(caller: &Self::Caller) -> Option<Actor>;
+    fn actor(&self) -> Option<Actor> {
+        None
+    }
+}
+
+impl Identity for () {}
+
+/// An organization does not identify the actor, so routes that record changes use [`Verified`] instead of [`Tenant`].
+impl Identity for TenantId {
+    fn tenant(&self) -> Option<&TenantId> {
+        Some(self)
+    }
+}
+
+impl Identity for User {
+    fn tenant(&self) -> Option<&TenantId> {
+        Some(&self.organization)
+    }
+
+    fn actor(&self) -> Option<Actor> {
+        Some(self.actor())
+    }
+}
+
+impl Identity for SignedIn {
+    fn tenant(&self) -> Option<&TenantId> {
+        self.user.tenant()
+    }
+
+    fn actor(&self) -> Option<Actor> {
+        Some(self.user.actor())
+    }
+}
+
+impl Identity for Caller {
+    fn tenant(&self) -> Option<&TenantId> {
+        Some(&self.organization)
+    }
+
+    fn actor(&self) -> Option<Actor> {
+        Some(self.actor())
+    }
+}
+
+impl<C: Identity> Identity for Option<C> {
+    fn tenant(&self) -> Option<&TenantId> {
+        self.as_ref().and_then(C::tenant)
+    }
+
+    fn actor(&self) -> Option<Actor> {
+        self.as_ref().and_then(C::actor)
+    }
 }
 
 /// The stores that identify callers: [`Callers`], [`People`] or [`NoCallers`].
@@ -152,14 +208,6 @@ impl<W: Sync> Access<W> for Public {
     async fn identify(_: &W, _: &Call<()>) -> Result<()> {
         Ok(())
     }
-
-    fn tenant((): &()) -> Option<&TenantId> {
-        None
-    }
-
-    fn actor((): &()) -> Option<Actor> {
-        None
-    }
 }
 
 /// An organization key, or a user with a verified email who calls with a key or a session. Missing, malformed, unknown
@@ -182,14 +230,6 @@ impl Access<Callers> for Verified {
         caller.any_user().map_or(Ok(()), User::check_verified)?;
         Ok(caller)
     }
-
-    fn tenant(caller: &Caller) -> Option<&TenantId> {
-        Some(&caller.organization)
-    }
-
-    fn actor(caller: &Caller) -> Option<Actor> {
-        Some(caller.actor())
-    }
 }
 
 /// A [`Verified`] caller with any role, who acts for their organization.
@@ -201,15 +241,6 @@ impl Access<Callers> for Tenant {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<TenantId> {
         Ok(Verified::identify(callers, call).await?.organization)
-    }
-
-    fn tenant(tenant: &TenantId) -> Option<&TenantId> {
-        Some(tenant)
-    }
-
-    /// The organization does not identify the actor, so routes that record changes use [`Verified`] instead.
-    fn actor(_: &TenantId) -> Option<Actor> {
-        None
     }
 }
 
@@ -311,14 +342,6 @@ impl Access<Callers> for AnyCaller {
         }
         callers.of_key(call).await
     }
-
-    fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
-        caller.as_ref().map(|caller| &caller.organization)
-    }
-
-    fn actor(caller: &Option<Caller>) -> Option<Actor> {
-        caller.as_ref().map(Caller::actor)
-    }
 }
 
 /// A user with a key or a session. As with [`AnyCaller`], a session takes precedence.
@@ -330,14 +353,6 @@ impl Access<Callers> for KeyOrSession {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Caller> {
         AnyCaller::identify(callers, call).await?.ok_or(Error::Unauthorized)
-    }
-
-    fn tenant(caller: &Caller) -> Option<&TenantId> {
-        Some(&caller.organization)
-    }
-
-    fn actor(caller: &Caller) -> Option<Actor> {
-        Some(caller.actor())
     }
 }
 
@@ -361,14 +376,6 @@ impl Access<Callers> for Session {
             By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
         }
     }
-
-    fn tenant(caller: &SignedIn) -> Option<&TenantId> {
-        Some(&caller.user.organization)
-    }
-
-    fn actor(caller: &SignedIn) -> Option<Actor> {
-        Some(caller.user.actor())
-    }
 }
 
 /// A visitor to a page for signed-in users. A browser without a session is redirected to the sign-in page, and sent
@@ -381,14 +388,6 @@ impl<W: AsRef<People> + Sync> Access<W> for Person {
 
     async fn identify(stores: &W, call: &Call<()>) -> Result<SignedIn> {
         stores.as_ref().signed_in(call).await?.ok_or(Error::Unauthorized)
-    }
-
-    fn tenant(person: &SignedIn) -> Option<&TenantId> {
-        Some(&person.user.organization)
-    }
-
-    fn actor(person: &SignedIn) -> Option<Actor> {
-        Some(person.user.actor())
     }
 }
 
@@ -403,14 +402,6 @@ impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
         let SignedIn { user, .. } = Person::identify(stores, call).await?;
         user.check_verified().map(|()| user)
     }
-
-    fn tenant(user: &User) -> Option<&TenantId> {
-        Some(&user.organization)
-    }
-
-    fn actor(user: &User) -> Option<Actor> {
-        Some(user.actor())
-    }
 }
 
 /// A visitor to a page, signed in or not. Keys are ignored.
@@ -422,13 +413,5 @@ impl Access<Callers> for Visitor {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<SignedIn>> {
         callers.people.signed_in(call).await
-    }
-
-    fn tenant(visitor: &Option<SignedIn>) -> Option<&TenantId> {
-        visitor.as_ref().map(|visitor| &visitor.user.organization)
-    }
-
-    fn actor(visitor: &Option<SignedIn>) -> Option<Actor> {
-        visitor.as_ref().map(|visitor| visitor.user.actor())
     }
 }

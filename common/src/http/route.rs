@@ -10,7 +10,7 @@ use lambda_http::http::Method;
 #[cfg(feature = "openapi")]
 use super::shapes::{Generators, Shapes};
 use super::{
-    auth::{Access, CallerStores, Callers},
+    auth::{Access, CallerStores, Callers, Identity},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
     info::{Fault, Needed, RouteInfo, variable},
@@ -88,12 +88,12 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
                     let variable = variable.map(|(name, value)| (name, value.to_owned()));
                     call.check_origin(wire, C::CREDENTIALS)?;
                     let caller = C::identify(&callers, &call).await?;
-                    tenant = C::tenant(&caller).map(ToString::to_string);
+                    tenant = caller.tenant().map(ToString::to_string);
                     let input = Fields::read(call.fields(wire, variable)?, |fields| {
                         fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                         input(&app, fields)
                     })?;
-                    let recorder = call.recorder(|| C::actor(&caller));
+                    let recorder = call.recorder(|| caller.actor());
                     Ok(audit::within(recorder, handle(app, call.by(caller), input)).await?.reply(wire)?)
                 };
                 let reply = answer.await;
