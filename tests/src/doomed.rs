@@ -15,7 +15,7 @@ use local::{Handler, Worker};
 
 use crate::{CutOff, Proxy, World};
 
-/// A separate process whose calls can be made to fail. If all calls from some point on fail, the process appears to be
+/// A separate process whose calls can be made to fail. If every call fails after some point, the process appears to be
 /// dead.
 pub struct Doomed<P> {
     pub process: P,
@@ -90,8 +90,8 @@ pub fn context(seconds: u64) -> Context {
 
 /// The number of concurrent processes.
 const AT_ONCE: usize = 12;
-/// The number of consecutive processes that must finish before their fault. One is not enough, because the number of
-/// calls varies.
+/// The number of consecutive processes that must finish without reaching their fault. One is not enough, because the
+/// number of calls varies.
 const BEYOND: usize = 3;
 /// An upper bound for the number of a process's calls.
 const MOST: usize = 200;
@@ -121,8 +121,7 @@ impl<T> Lives<T> {
 }
 
 /// Makes a process die at the first of these calls, another one at a later call, and so on, until processes finish with
-/// fewer calls. `life` returns whether its process died, and the result. A thorough run omits no
-/// call.
+/// fewer calls. `life` returns whether its process died, and the result. A thorough run omits no call.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,

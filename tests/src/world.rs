@@ -46,7 +46,7 @@ impl Answer {
         self.body.get("json").unwrap_or(&Value::Null)
     }
 
-    /// The contents of the envelope of a 200. Any other response fails the test.
+    /// The contents of the envelope in a 200 response. Any other response fails the test.
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()
@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// A user who signed up, verified their email and has a key, with their organization.
+/// A user who has signed up, verified the email address and created a key, with the user's organization.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The organization's id.
@@ -117,7 +117,7 @@ impl World {
         Self::run(settings, false).await
     }
 
-    /// Like [`Self::with`], but polls the queues like `cargo local`.
+    /// Like [`Self::with`], but polls the queues as `cargo local` does.
     pub async fn live(settings: &[(&str, &str)]) -> Self {
         Self::run(settings, true).await
     }
@@ -191,7 +191,7 @@ impl World {
         self.send(self.http.get(url).header("accept", BROWSER)).await
     }
 
-    /// Opens the link in a verification email and submits the form of the page, if any, like a browser.
+    /// Opens the link in a verification email and submits the form on the page, if any, like a browser.
     pub async fn confirm(&self, link: &str) -> Answer {
         let page = self.open(link).await;
         if page.status != 200 {

@@ -117,7 +117,7 @@ async fn a_delivery_woken_twice_is_attempted_once() {
     world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
         world.sweep(in_minutes(21)).await;
-        // The state after a sweep that died before saving its progress.
+        // The state that a sweep leaves if it dies before saving its progress.
         world.forget_sweeps().await;
     }
     world.poll_all("deliveries").await;

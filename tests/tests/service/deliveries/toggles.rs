@@ -1,4 +1,4 @@
-//! An endpoint is disabled and enabled while events arrive. No event is lost, or is sent to the inactive endpoint.
+//! An endpoint is disabled and enabled while events arrive. No event is lost, or sent to an inactive endpoint.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -61,7 +61,7 @@ async fn every_call_works_while_many_deliveries_wait() {
     let one = world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": listed[7]})).await.ok().clone();
     assert!(one["payload"].as_str().is_some_and(|payload| payload.contains("job_id")), "{one}");
 
-    // A resend responds at once, and the delivery is counted as pending only once.
+    // A call to resend returns at once, and the delivery is counted as pending only once.
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
     counts(&world, &tenant, &endpoint, &[("pending", waiting)]).await;
 

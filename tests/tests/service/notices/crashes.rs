@@ -6,8 +6,8 @@ use tests::{Doomed, at_each_call, context, event, size};
 use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
-/// Makes the process that makes the last attempt die at this call. The endpoint still becomes failing or disabled, and
-/// its tenant gets one email. Returns whether the process reached that call.
+/// Makes a process die at this call while it makes the last attempt. The endpoint still becomes failing or disabled,
+/// and its tenant gets one email. Returns whether the process reached that call.
 async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
     let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
