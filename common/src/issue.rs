@@ -3,8 +3,8 @@
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};
 
-/// A problem that a domain type finds in a string: an [`Issue`] without its field. Parsers return one for each rule that
-/// the string violates, and have no `# Errors` section.
+/// A problem that a domain type finds in a string: an [`Issue`] without its field. Parsers return one for each violated
+/// rule, and have no `# Errors` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub code: IssueCode,

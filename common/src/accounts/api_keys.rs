@@ -198,8 +198,8 @@ crate::from_env! {
     /// index's attributes, so it is not in the index.
     ///
     /// The counter of an organization's keys also shows whether the organization exists, because the transaction that
-    /// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the key
-    /// and the counter, and a call with a personal key reads the key and its user.
+    /// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the
+    /// key and the counter, and a call with a personal key reads the key and its user.
     #[derive(Clone)]
     pub struct ApiKeys {
         dynamodb: Client,
