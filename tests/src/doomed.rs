@@ -95,8 +95,8 @@ const AT_ONCE: usize = 12;
 const BEYOND: usize = 3;
 /// An upper bound for the number of a process's calls.
 const MOST: usize = 200;
-/// Unless the run [is thorough](crate::is_thorough), one call in this many is tested. A test of all calls takes 10 to 30
-/// seconds of CPU time.
+/// Unless the run [is thorough](crate::is_thorough), one call in this many is tested. A test of all calls takes 10 to
+/// 30 seconds of CPU time.
 const STRIDE: usize = 4;
 
 /// The results of processes that died at different calls.
