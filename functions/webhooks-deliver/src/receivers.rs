@@ -22,7 +22,7 @@ use crate::{
     recent::Recent,
     rests::Rest,
     standing::{Seen, Shown, Standing},
-    trials::{TRIAL, Trial},
+    trials::{TRIAL, Trials},
 };
 
 /// A tenant's new callback origins count as hanging once its slow origins outnumber its good ones by this number.
@@ -62,7 +62,7 @@ struct Tenant {
     doubts: u32,
     /// The response times of all callback origins, because each event may have a different origin.
     pace: Pace,
-    trial: Trial,
+    trials: Trials,
     rest: Rest,
 }
 
@@ -119,13 +119,16 @@ impl Receiver<'_> {
     }
 
     /// Records that an attempt was cut off. Returns whether a trial begins. Only the first cut-off in the shared queues
-    /// begins one. A callback origin must have answered before, because a tenant may have any number of origins.
+    /// begins one. A callback origin that has not answered before gets one only while its tenant has few doubts, because
+    /// a tenant may have any number of origins.
     pub(crate) fn cut(&self, queue: Queue, since: Timestamp, now: Timestamp) -> bool {
         let mut known = lock(self.known);
         let seen = known.seen(self);
         let is_first = matches!(seen.standing(self.health.as_ref(), now), Standing::Good | Standing::Unknown);
         let is_known = self.health.is_some() || seen.has_answered(now);
-        let is_trial = queue == Queue::Shared && is_first && is_known && known.tenant(self).trial.begin(now);
+        let tenant = known.tenant(self);
+        let may_begin = queue == Queue::Shared && is_first && (is_known || tenant.doubts < DOUBTS);
+        let is_trial = may_begin && tenant.trials.begin(now);
         self.learn(&mut known, now, |seen| {
             if is_trial {
                 seen.suspect(now);
@@ -142,7 +145,7 @@ impl Receiver<'_> {
         let began = seen.suspected_at(self.health.as_ref())?;
         let end = Some(began.after(TRIAL)).filter(|end| now < *end)?;
         seen.suspect(began);
-        known.tenant(self).trial.wait(end, now).then_some(end)
+        known.tenant(self).trials.wait(end, now).then_some(end)
     }
 
     /// Lets the organization rest after an attempt that took from `began` to `now`.
@@ -203,6 +206,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trials::AT_ONCE;
 
     #[test]
     fn callbacks_of_a_tenant_share_a_pace_and_endpoints_do_not() {
@@ -241,19 +245,26 @@ mod tests {
     }
 
     #[test]
-    fn only_known_receivers_get_a_trial_one_for_a_tenant_at_a_time() {
+    fn a_tenant_gets_trials_at_few_new_origins_and_endpoints() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
         let health = Health::default();
         let origin = |name: &str| receivers.of(&tenant, name, None);
         let endpoint = |name: &str| receivers.of(&tenant, name, Some(health));
         let now = Timestamp::from_second(1000).expect("a time");
-        assert!(!origin("new origin").cut(Queue::Shared, now, now));
+        let begun =
+            |kind: &str| (0..10).filter(|n| origin(&format!("{kind} {n}")).cut(Queue::Shared, now, now)).count();
+        assert_eq!(begun("new"), 3);
+        let now = now.after(TRIAL);
+        assert!(!origin("new").cut(Queue::Shared, now, now), "other new origins were slow");
         assert!(!endpoint("slow").cut(Queue::Slow, now, now), "the queue for slow receivers has no trials");
         origin("origin").ended(Outcome::Delivered(200), now, now);
         assert!(origin("origin").cut(Queue::Shared, now, now));
         assert!(!origin("origin").cut(Queue::Shared, now, now), "its trial has already begun");
-        assert!(!endpoint("endpoint").cut(Queue::Shared, now, now), "another receiver has a trial");
+        for other in 1..AT_ONCE {
+            assert!(endpoint(&other.to_string()).cut(Queue::Shared, now, now), "{other}");
+        }
+        assert!(!endpoint("endpoint").cut(Queue::Shared, now, now), "other receivers have trials");
         let until = now.after(TRIAL);
         assert_eq!(origin("origin").wait_for_trial(now), Some(until));
         assert_eq!(endpoint("endpoint").wait_for_trial(now), None);

@@ -66,6 +66,8 @@ impl Sender {
             // A tenant may have many new callback origins, so the ones that have already been postponed are probed
             // together.
             (Queue::Hanging, Standing::Unknown) if due.endpoint.is_none() => Standing::Hanging,
+            // Another process cut the attempt off, and only an endpoint's item shows that.
+            (Queue::Slow, Standing::Unknown) if due.endpoint.is_none() => Standing::Suspect,
             (_, standing) => standing,
         };
         let lingers = batch.is_late && receiver.lingers(now);

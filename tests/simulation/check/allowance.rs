@@ -32,8 +32,8 @@ pub(super) struct Allowance {
     /// The maximum time that the first attempt at a healthy receiver waits, regardless of other receivers. Limits
     /// "Punctual attempts".
     pub(super) beside_bad: Duration,
-    /// The maximum time by which an attempt may exceed a delivery's lifetime: it may first wait for a slot. Limits
-    /// "Punctual attempts".
+    /// The maximum time by which an attempt may exceed a delivery's lifetime: it may first wait for an
+    /// invocation that another attempt occupies. Limits "Punctual attempts".
     pub(super) expiring: Duration,
     /// Attempts at a receiver with this response time, in milliseconds, may be postponed. Limits "Punctual attempts".
     pub(super) slow: u64,
@@ -84,7 +84,7 @@ impl Allowance {
             signing: 7,
             prompt: Duration::from_secs(300),
             beside_bad: BESIDE_BAD,
-            expiring: Duration::from_secs(5),
+            expiring: Duration::from_secs(20),
             slow: 2000,
             short: Duration::from_millis(3100),
             timeout: Duration::from_millis(14_900),

@@ -10,7 +10,10 @@ use std::{
 use common::webhooks::delivery::Queue;
 use tokio::time::Instant;
 
-use crate::standing::{SOON, Shown, Standing};
+use crate::{
+    standing::{SOON, Shown, Standing},
+    trials,
+};
 
 /// The width of a lane after its first response, and of a slow receiver's new lane: a batch's number of records.
 pub(super) const NEW: usize = 10;
@@ -142,10 +145,11 @@ impl Held {
 impl Lane {
     /// Returns the initial width in a process with `total` slots. In the shared queues, the first attempt at a receiver
     /// is made alone: if the receiver is slow, it gets only that delivery twice. New callback origins share one lane,
-    /// where hanging ones delay the others, so it is wider. Trials are made one by one.
+    /// where hanging ones delay the others, so it is wider.
     fn first_width(self, total: usize) -> usize {
         match (self.queue, self.at) {
-            (Queue::Shared, _) | (Queue::Slow, At::Trials) => 1,
+            (Queue::Shared, _) => 1,
+            (Queue::Slow, At::Trials) => trials::AT_ONCE,
             (Queue::Slow, _) => NEW,
             (Queue::Hanging, At::Crowd) => HANGING.max(total / 4),
             (Queue::Hanging, _) => HANGING,
