@@ -93,7 +93,7 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
 /// Draws a chart with a scale, hours and a legend. Each bar links to its hour's deliveries, like the rows of the table.
 pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now: Timestamp) -> Markup {
     if is_empty(counted) {
-        return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };
+        return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are counted only while pending." } } };
     }
     let columns = columns(counted, now);
     let highest = highest(&columns);
@@ -137,7 +137,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now:
             li .soft { "Hours in UTC" }
         }
         p .soft {
-            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are not counted."
+            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are counted only while pending."
             @if let Some(since) = counted.complete_since {
                 " Successes before " (times::hour(since)) " are not included: only the newest 1,000 "
                 "deliveries are read."

@@ -48,7 +48,7 @@ fn route() -> Route<App> {
         .description(
             "Each delivery is counted in the hour in which it was created. Pending, failed and held deliveries are \
              counted up to 10,000 per status and destination. Successes are counted from newest to oldest, up to a \
-             limit; `complete_since` shows how far back they are complete. Tests are not counted.",
+             limit; `complete_since` shows how far back they are complete. Tests are counted only while pending.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }

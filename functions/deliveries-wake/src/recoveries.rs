@@ -31,7 +31,8 @@ const SPREAD: Duration = Duration::from_secs(1);
 const THROTTLED: u32 = 3;
 
 impl App {
-    /// Continues the recoveries, one page of each in turn, until `end`. If a recovery fails, it resumes in the next sweep without delaying the others.
+    /// Continues the oldest recovery of each tenant, one page of each in turn, until `end`. A tenant's next recovery
+    /// follows once the one before it is done. If a recovery fails, it resumes in the next sweep without delaying others.
     pub(super) async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let open = self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?;
         let mut open: Vec<_> = open.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)).collect();
@@ -43,7 +44,6 @@ impl App {
                     return Ok(None);
                 }
                 match self.recover_page(&tenant, &mut recovery, start, now, end).await {
-                    Ok(()) if recovery.done => Ok(None),
                     Ok(()) => Ok(Some((tenant, recovery, 0))),
                     // The partition was throttled for most of a second. The rest of the page is resent in the next
                     // round.
@@ -56,12 +56,18 @@ impl App {
             });
             let sent: Vec<_> = sent.collect();
             let sent: Vec<Result<_>> = stream::iter(sent).buffered(SIDE_BY_SIDE).collect().await;
+            let mut done = Vec::new();
             open = Vec::new();
             for sent in sent {
                 match sent {
+                    Ok(Some((tenant, Recovery { done: true, .. }, _))) => done.push(tenant),
                     Ok(recovery) => open.extend(recovery),
                     Err(error) => failed = Err(error),
                 }
+            }
+            if !done.is_empty() {
+                let next = self.log.open_recoveries(|tenant| done.contains(tenant)).await?;
+                open.extend(next.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)));
             }
         }
         failed

@@ -2,7 +2,7 @@
 //!
 //! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
 //! reading them, newest first, up to a bound, because counters would cost writes. If older deliveries were not read,
-//! the counts include the start of the complete part. Tests are not counted.
+//! the counts include the start of the complete part. Tests are counted only while pending.
 
 use std::{collections::BTreeMap, time::Duration};
 

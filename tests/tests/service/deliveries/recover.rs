@@ -194,6 +194,23 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     assert_eq!((good[0].resent, good[0].done), (200, true));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn recoveries_of_a_tenant_follow_one_another_in_a_sweep() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    for _ in 0..3 {
+        let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+        let drafts = (0..=PAGE).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+        book.write(&tenant, drafts).await;
+        recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
+    }
+    world.stack.invoke("deliveries-wake", json!({})).await.expect("a sweep");
+    assert!(unfinished(&book, &tenant).await.is_empty());
+    let pending = world.log_of(&tenant.id, Status::Pending).await;
+    assert_eq!(pending.len(), 3 * (PAGE + 1));
+}
+
 /// A tenant's unfinished recoveries, oldest first.
 async fn unfinished(book: &Book, tenant: &Tenant) -> Vec<Recovery> {
     let mut recoveries = book.log.recoveries(&id(tenant), None).await.expect("the recoveries");
