@@ -192,7 +192,7 @@ impl Sender {
         let is_news = !matches!(receiver.standing(now), Standing::Suspect | Standing::Hanging);
         let mut is_trial = receiver.cut(queue, since, now);
         slot.learn(Shown::NoAnswer { hangs: true });
-        if slot.lane.at == At::Trials {
+        if matches!(slot.lane.at, At::Trial(_)) {
             return due.ended(AttemptResult::Postponed(now), Queue::Hanging);
         }
         if let (Some(Endpoint { id, .. }), true) = (due.recipient(), is_news) {
@@ -236,10 +236,10 @@ struct Timed {
     lagged: bool,
 }
 
-/// Returns an attempt's lane. All of a tenant's new callback origins share one lane, and all its trials another.
+/// Returns an attempt's lane. All of a tenant's new callback origins share one lane.
 fn lane(receiver: &Receiver<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
     let at = match (queue, standing) {
-        (Queue::Slow, Standing::Suspect) => At::Trials,
+        (Queue::Slow, Standing::Suspect) => At::Trial(receiver.hash),
         _ if receiver.is_new_origin(now) => At::Crowd,
         _ => At::Receiver(receiver.hash),
     };

@@ -10,10 +10,7 @@ use std::{
 use common::webhooks::delivery::Queue;
 use tokio::time::Instant;
 
-use crate::{
-    standing::{SOON, Shown, Standing},
-    trials,
-};
+use crate::standing::{SOON, Shown, Standing};
 
 /// The width of a lane after its first response, and of a slow receiver's new lane: a batch's number of records.
 pub(super) const NEW: usize = 10;
@@ -48,8 +45,8 @@ pub(crate) enum At {
     Receiver(u64),
     /// All new callback origins.
     Crowd,
-    /// All receivers on trial.
-    Trials,
+    /// A receiver on trial.
+    Trial(u64),
 }
 
 /// The slots that an attempt may use.
@@ -145,11 +142,10 @@ impl Held {
 impl Lane {
     /// Returns the initial width in a process with `total` slots. In the shared queues, the first attempt at a receiver
     /// is made alone: if the receiver is slow, it gets only that delivery twice. New callback origins share one lane,
-    /// where hanging ones delay the others, so it is wider.
+    /// where hanging ones delay the others, so it is wider. A trial is made alone.
     fn first_width(self, total: usize) -> usize {
         match (self.queue, self.at) {
-            (Queue::Shared, _) => 1,
-            (Queue::Slow, At::Trials) => trials::AT_ONCE,
+            (Queue::Shared, _) | (Queue::Slow, At::Trial(_)) => 1,
             (Queue::Slow, _) => NEW,
             (Queue::Hanging, At::Crowd) => HANGING.max(total / 4),
             (Queue::Hanging, _) => HANGING,
@@ -230,7 +226,7 @@ impl<W> State<W> {
             Shown::Success | Shown::Good { .. } => {
                 known.answered_at = Instant::now();
                 // A lane that is less than half full stays as it is: its receiver has not shown that it can take more.
-                if known.in_progress * 2 >= known.width && lane.at != At::Trials {
+                if known.in_progress * 2 >= known.width && !matches!(lane.at, At::Trial(_)) {
                     known.width = total.min((known.width + 1).max(after_response));
                 }
             }
