@@ -109,8 +109,8 @@ crate::from_env! {
 
 impl TwoFactor {
     /// Issues a secret and backup codes to `user`, who confirms with their password. The new ones replace those from an
-    /// unfinished enrollment. The address must be verified: otherwise, a stranger could sign up with the address and
-    /// lock out its owner, who could only reset the password.
+    /// unfinished enrollment. The address must be verified: otherwise, a stranger could sign up with the address, and
+    /// its owner would have to reset the password to sign in.
     ///
     /// # Errors
     /// Same as [`SignIns::confirm`]; the address is not verified; or a second factor is already enabled.
