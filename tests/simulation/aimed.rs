@@ -188,7 +188,10 @@ fn as_they_are() -> Vec<Aimed> {
     let old = world(&[1], vec![receiver(&[], Manner::Hangs)], &[0; 30], &[]);
     let old = Script { age: MAX_AGE - seconds(120), ..old };
     let old = Aimed { name: "old events for an endpoint that hangs".to_owned(), script: old };
-    let all = small().into_iter().chain(large()).chain([whole, many, refuses, long, old]);
+    // The test fails, and every other delivery succeeds.
+    let test = world(&[5], vec![receiver(&[(10, Manner::Prompt)], BROKEN)], &[0], &[(20, Call::Test)]);
+    let test = Aimed { name: "only a test fails".to_owned(), script: test };
+    let all = small().into_iter().chain(large()).chain([whole, many, refuses, long, old, test]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
