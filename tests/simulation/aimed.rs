@@ -332,7 +332,7 @@ fn hold(all: &[Aimed]) {
 }
 
 #[test]
-#[ignore = "shows the run of the world with the name WORLD"]
+#[ignore = "prints the run of the world that WORLD names"]
 fn one_world() {
     let name = std::env::var("WORLD").expect("WORLD");
     all().iter().filter(|aimed| aimed.name == name).for_each(show);

@@ -510,7 +510,7 @@ fn a_receiver_that_is_mostly_just_in_time_does_not_delay_others() {
 }
 
 #[test]
-#[ignore = "takes some seconds of CPU time, in CI"]
+#[ignore = "takes seconds of CPU time; `.ci/run` includes it"]
 fn a_crowd_rests_while_the_remaining_slow_receivers_wait() {
     assert_eq!(violation(&CROWDED), None);
 }

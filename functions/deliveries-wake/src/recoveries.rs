@@ -66,8 +66,10 @@ impl App {
                 }
             }
             if !done.is_empty() {
-                let next = self.log.open_recoveries(|tenant| done.contains(tenant)).await?;
-                open.extend(next.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)));
+                match self.log.open_recoveries(|tenant| done.contains(tenant)).await {
+                    Ok(next) => open.extend(next.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0))),
+                    Err(error) => failed = Err(error),
+                }
             }
         }
         failed

@@ -373,6 +373,18 @@ async fn callbacks_to_a_hanging_origin_wait_separately() {
     assert_eq!((receiver.arrivals().await.len(), world.log_of("t", Status::Failed).await.len()), (4, 3));
 }
 
+/// For callbacks, no item shows the other process that the origin is on trial.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_process_makes_the_trial_of_a_new_origin() {
+    let world = World::start().await;
+    let other = world.worker(&[]);
+    let receiver = Moody::start(|_| TOO_LATE).await;
+    world.deliver(callback("t", "j", receiver.url())).await;
+    assert_eq!((receiver.requests(), waiting(&world).await), (1, [0, 0, 1, 0]));
+    while other.poll("slow-deliveries").await.expect("a step") == 0 {}
+    assert_eq!((receiver.requests(), world.log_of("t", Status::Delivered).await.len()), (2, 1));
+}
+
 /// Otherwise, a tenant could occupy many invocations by using any number of origins, with one attempt at each.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_three_slow_origins_of_callbacks_others_wait() {
