@@ -278,7 +278,9 @@ impl EmailChanges {
                 });
             let mark = if is_newer { mark.remove(FACTOR) } else { mark };
             let [old, new] = [&user.email, &email].map(|email| Some(email.to_string()));
-            let entry = Entry::new(Action::EmailRestored, &user.organization, user.target()).by(user.actor());
+            // The person who opens the link is the owner of the old address, not the one who changed it.
+            let owner = User { email: email.clone(), ..user.clone() };
+            let entry = Entry::new(Action::EmailRestored, &user.organization, user.target()).by(owner.actor());
             let ended = self.keys.ended_with(&user, now).await?;
             let mut writes = Transaction::new("undoing the change of an email")
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))

@@ -210,6 +210,8 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     assert!(undone.status < 400, "{undone:?}");
     let restored = json!([{"field": "email", "old": new, "new": email}, {"field": "password"}]);
     check(&world, &reader, before, user, json!([["email.restored", "user", new, restored]])).await;
+    let restored = super::latest(&world, &reader, "email.restored").await;
+    assert_eq!(restored["actor"]["email"], email, "the actor is the owner of the old address");
 
     // The password is reset and changed, and the sessions end one by one.
     let before = count(&world, &reader).await;
