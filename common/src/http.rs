@@ -8,10 +8,11 @@ pub use self::{
         Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, People, Person, Public, Session, SignedIn,
         Tenant, Verified, VerifiedPerson, Visitor,
     },
+    browser::{AGAIN, LOST},
     call::Call,
     event::{Event, canonical},
     fields::{Fields, Rejected, typed::Typed},
-    function::{AGAIN, Function, LOST, serve},
+    function::{Function, serve},
     info::{Credential, Fault, Needed, RouteInfo},
     origins::Origins,
     page::{DID, Page},
@@ -23,6 +24,7 @@ pub use self::{
 };
 
 mod auth;
+mod browser;
 mod call;
 pub mod cookies;
 mod event;

@@ -9,15 +9,14 @@ use lambda_http::{
     http::{HeaderValue, Method, header},
     lambda_runtime, service_fn,
 };
-use url::form_urlencoded;
 
 use super::{
     auth::CallerStores,
+    browser::{self, ErrorReply},
     call::Call,
     event::{self, Event, Request},
     info::{RouteInfo, variable},
     origins::Origins,
-    page::Page,
     reply::Reply,
     route::{BoundRoute, Handled, Route},
     status::HttpError,
@@ -26,7 +25,7 @@ use super::{
 use crate::{
     aws::{clients::Aws, from_env::FromEnv},
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
+    error::{Error, Result},
     name::ServiceName,
     telemetry::log,
 };
@@ -40,11 +39,31 @@ pub struct Function {
     pub(super) wire: Wire,
     origins: Arc<Origins>,
     pub(super) routes: Arc<[BoundRoute]>,
-    /// The name shown at the top of pages; `None` for functions without pages.
-    service: Option<ServiceName>,
+    /// `None` for functions without pages.
+    pages: Option<Pages>,
+}
+
+/// The parts of a function that only pages need. Only functions with pages refer to the code for pages, here and in
+/// their replies, so the linker omits it from the binaries of other functions.
+#[derive(Clone)]
+struct Pages {
+    /// The name shown at the top of pages.
+    service: ServiceName,
+    /// Prepares the reply to a browser, in case its request fails.
+    error_reply: fn(&Request) -> ErrorReply,
 }
 
 impl Function {
+    /// Builds a function with pages from its routes, like [`Function::new`].
+    pub fn of_pages<A: FromEnv + Send + Sync + 'static, W: CallerStores>(
+        env: &Env,
+        routes: impl IntoIterator<Item = Route<A, W>>,
+    ) -> Result<Self, ConfigError> {
+        let function = Self::new(Wire::Page, env, routes)?;
+        let pages = Pages { service: ServiceName::from_env(env)?, error_reply: browser::error_reply };
+        Ok(Self { pages: Some(pages), ..function })
+    }
+
     /// Builds a function from its routes, with the settings in `env`. `A` holds the dependencies of the handlers.
     pub fn new<A: FromEnv + Send + Sync + 'static, W: CallerStores>(
         wire: Wire,
@@ -57,8 +76,7 @@ impl Function {
         let mut routes = bound.collect::<Result<Vec<_>, _>>()?;
         // As in API Gateway, a path without a variable takes precedence over a matching path with one.
         routes.sort_by_key(|route| route.info.path.contains('{'));
-        let service = (wire == Wire::Page).then(|| ServiceName::from_env(env)).transpose()?;
-        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })
+        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), pages: None })
     }
 
     /// The descriptions of the routes, for the checks against the template.
@@ -73,7 +91,7 @@ impl Function {
         let is_head = event.payload.is_head();
         let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
-            Ok(reply) => reply.response(self.service.as_ref()),
+            Ok(reply) => reply.response(self.pages.as_ref().map_or("", |pages| pages.service.as_str())),
             Err(error) => (self.wire.refusal(&error), Some(error)),
         };
         // Responses other than public pages may contain tokens and keys.
@@ -119,14 +137,15 @@ impl Function {
         let Some(route) = self.find(&request) else {
             return (None, Handled { reply: self.unrouted(&request), tenant: None });
         };
-        let back = (self.wire == Wire::Page && request.takes_html()).then(|| (request.target(), Sent::of(&request)));
+        let pages = self.pages.as_ref().filter(|_| request.takes_html());
+        let error_reply = pages.map(|pages| (pages.error_reply)(&request));
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request rather than the process with all its requests.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
-        if let Some((back, sent)) = back {
-            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back, sent)));
+        if let Some(error_reply) = error_reply {
+            handled.reply = handled.reply.or_else(|error| Ok(error_reply(error)));
         }
         (Some(&route.info), handled)
     }
@@ -163,85 +182,6 @@ impl Function {
             async move { Ok::<_, Infallible>(function.call(event).await) }
         });
         lambda_runtime::run(service).await
-    }
-}
-
-/// The maximum size of a form that is kept while its sender signs in. It is posted again inside another form, so it is
-/// encoded twice.
-const MOST_KEPT: usize = 16 * 1024;
-
-/// The fields that contain secrets, which pages never show again.
-const SECRETS: [&str; 3] = ["headers", "own", "secret"];
-/// The name of the field that names a secret to enter again.
-pub const AGAIN: &str = "again";
-/// The value of `did` on the sign-in page after a form's input was lost.
-pub const LOST: &str = "lost";
-
-/// The input that is lost if the sender of a request has to sign in first.
-enum Sent {
-    Nothing,
-    /// A form whose fields cannot be restored.
-    Form,
-    /// The fields of a form, to restore after the sign-in.
-    Fields(String),
-}
-
-impl Sent {
-    fn of(request: &Request) -> Self {
-        match kept(request) {
-            Some(fields) => Self::Fields(fields),
-            None if request.method == Method::POST => Self::Form,
-            None => Self::Nothing,
-        }
-    }
-}
-
-/// Returns a form's fields, so that they can be restored after the sender has signed in again. Returns `None` for a
-/// form with a password, because pages never show a password again. Other secrets are omitted; those that the person
-/// entered are listed in [`AGAIN`].
-fn kept(request: &Request) -> Option<String> {
-    if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
-        return None;
-    }
-    let is_secret = |name: &str| name.to_ascii_lowercase().contains("password");
-    let has_secret = form_urlencoded::parse(&request.body).any(|(name, _)| is_secret(&name));
-    if has_secret || std::str::from_utf8(&request.body).is_err() {
-        return None;
-    }
-    let mut kept = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in form_urlencoded::parse(&request.body).filter(|(name, _)| name != AGAIN) {
-        match SECRETS.contains(&name.as_ref()) {
-            false => kept.append_pair(&name, &value),
-            true if value.is_empty() || name == "secret" => &mut kept,
-            true => kept.append_pair(AGAIN, &name),
-        };
-    }
-    Some(kept.finish())
-}
-
-/// Returns the reply to a browser after an error. A visitor without a session is redirected to the sign-in page and
-/// then to `back`, or is shown a sign-in form that restores the `kept` fields. A visitor without a verified address is
-/// redirected to the page that shows where the link was sent. A visitor who lacks a required second factor is
-/// redirected to the page for setting one up.
-fn answer_of(error: HttpError, back: &str, sent: Sent) -> Reply {
-    match error {
-        HttpError::Domain(Error::Unauthorized) => {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            query.append_pair("next", back);
-            match sent {
-                Sent::Fields(kept) => return Page::of_lost_session(back, &kept).into(),
-                Sent::Form => _ = query.append_pair("did", LOST),
-                Sent::Nothing => {}
-            }
-            Reply::Redirect { to: format!("/signin?{}", query.finish()), cookies: Vec::new() }
-        }
-        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
-            Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }
-        }
-        HttpError::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => {
-            Reply::Redirect { to: "/console/two-factor".to_owned(), cookies: Vec::new() }
-        }
-        error => Page::of(error, back.starts_with("/console")).into(),
     }
 }
 

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     application::idempotency::Answer,
     error::{Error, Result},
-    name::ServiceName,
 };
 
 /// A response, without the headers that are common to all responses.
@@ -26,7 +25,7 @@ pub enum Reply {
         cookies: Vec<String>,
     },
     /// An HTML page, with these `Set-Cookie` values.
-    Page { page: Page, cookies: Vec<String> },
+    Page { page: RenderPage, cookies: Vec<String> },
     /// 303, with these `Set-Cookie` values.
     Redirect {
         /// The URL that the browser opens next with `GET`, absolute or relative to the page.
@@ -38,6 +37,10 @@ pub enum Reply {
     /// 204, in response to a CORS preflight request. API Gateway adds the required headers.
     Preflight,
 }
+
+/// Renders a page with the service's name. Returns the response, and the error that the page reports, if any. It is a
+/// closure so that only functions with pages contain the code for pages.
+type RenderPage = Box<dyn FnOnce(&str) -> (Response, Option<HttpError>) + Send>;
 
 /// The results that a handler can return: values that serialize to JSON, and pages.
 pub trait Output: Send {
@@ -121,7 +124,7 @@ impl Output for Reply {
 
 impl From<Page> for Reply {
     fn from(page: Page) -> Self {
-        Self::Page { page, cookies: Vec::new() }
+        Self::page(page, Vec::new())
     }
 }
 
@@ -134,13 +137,18 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
 }
 
 impl Reply {
+    /// A page, with these `Set-Cookie` values.
+    pub fn page(page: Page, cookies: Vec<String>) -> Self {
+        Self::Page { page: Box::new(|service| page.response(service)), cookies }
+    }
+
     /// Returns the response, and the error that a page reports, if any. `service` is the service's name, shown at the
     /// top of pages.
-    pub(super) fn response(self, service: Option<&ServiceName>) -> (Response, Option<HttpError>) {
+    pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
-                let (response, refused) = page.response(service.map_or("", ServiceName::as_str));
+                let (response, refused) = page(service);
                 (with(response, &cookies), refused)
             }
             Self::Redirect { to, cookies } => {

@@ -3,7 +3,7 @@
 
 use common::{
     config::{ConfigError, Env},
-    http::{Function, Wire},
+    http::Function,
 };
 
 mod app;
@@ -34,5 +34,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         delivery::show(),
         delivery::submit(),
     ];
-    Function::new(Wire::Page, env, routes)
+    Function::of_pages(env, routes)
 }

@@ -3,7 +3,7 @@
 
 use common::{
     config::{ConfigError, Env},
-    http::{Function, Wire},
+    http::Function,
 };
 
 mod account;
@@ -54,5 +54,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         elsewhere::icon(),
         elsewhere::show(),
     ];
-    Function::new(Wire::Page, env, routes)
+    Function::of_pages(env, routes)
 }

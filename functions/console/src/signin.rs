@@ -144,9 +144,7 @@ async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
     match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
         Ok(SignIn::Done(_, token)) => Ok(started(form, vec![session_cookie(&call.base, &token)])),
-        Ok(SignIn::NeedsCode(pending)) => {
-            Ok(Reply::Page { page: code_form(form, None), cookies: pending_cookies(&call.base, &pending) })
-        }
+        Ok(SignIn::NeedsCode(pending)) => Ok(Reply::page(code_form(form, None), pending_cookies(&call.base, &pending))),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(sign_in_form(app, form, request(form).is_some(), Some(error), form.get("kept")).into()),
     }
@@ -171,7 +169,7 @@ async fn enter(app: &App, call: &Call<Option<SignedIn>>, form: &Typed, entered: 
 /// Continues after a sign-in, with the fields of a form that was submitted before the sign-in, if any.
 fn started(form: &Typed, cookies: Vec<String>) -> Reply {
     match kept::read(form, console(form.get("next"))) {
-        Some(page) => Reply::Page { page, cookies },
+        Some(page) => Reply::page(page, cookies),
         None => on(form, cookies),
     }
 }

@@ -107,7 +107,7 @@ async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
     Ok(match token {
         Some(token) => {
             let page = new_codes("Two-factor authentication is enabled", &codes);
-            Reply::Page { page, cookies: vec![session_cookie(&call.base, &token)] }
+            Reply::page(page, vec![session_cookie(&call.base, &token)])
         }
         // A concurrent call enabled it first.
         None => go_on(HERE, ""),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, Wire, page::Page},
+    http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, page::Page},
     presentation::docs::{Docs, INDEX, RECEIVING},
 };
 use maud::{Markup, PreEscaped, html};
@@ -29,7 +29,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Page, env, [index(), page()])
+    Function::of_pages(env, [index(), page()])
 }
 
 fn index() -> Route<App, NoCallers> {
