@@ -8,7 +8,7 @@ use url::Url;
 use super::{
     cookies::{CookieName, PENDING_SIGN_IN, SESSION, token_in_cookies},
     event::Request,
-    info::{API_KEY, Credential, Needed},
+    info::{API_KEY, Credential, Needed, variable},
     json::{Json, Object},
     origins::Origins,
     wire::{Wire, parameters},
@@ -69,14 +69,14 @@ impl Call<()> {
         Call { caller, base, client, origins, request, needed, before_two_factor, recorder }
     }
 
-    /// Reads the fields that the caller sent: the query or the body, and the variable of the path.
-    pub(super) fn fields(&self, wire: Wire, variable: Option<(&str, String)>) -> Result<Object> {
+    /// Reads the fields that the caller sent: the query or the body, and the variable of the route's `path`.
+    pub(super) fn fields(&self, wire: Wire, path: &'static str) -> Result<Object> {
         let mut fields = match self.request.method {
             Method::GET => parameters(self.request.query.as_bytes()),
             _ => wire.fields(&self.request.body)?,
         };
-        if let Some((name, value)) = variable {
-            fields.insert(name.to_owned(), Json::Text(value));
+        if let Some((name, value)) = variable(path, &self.request.path).flatten() {
+            fields.insert(name.to_owned(), Json::Text(value.to_owned()));
         }
         Ok(fields)
     }

@@ -13,7 +13,8 @@ use super::{
     auth::{Access, CallerStores, Callers, Identity},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
-    info::{Fault, Needed, RouteInfo, variable},
+    info::{Fault, Needed, RouteInfo},
+    json::Object,
     reply::{Output, Reply},
     status::HttpError,
     wire::Wire,
@@ -37,6 +38,35 @@ pub struct Route<A, W = Callers> {
 type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
+
+/// Reads the input of a call from its values, and starts the route's handler.
+type Handle<A, C> =
+    Arc<dyn Fn(Arc<A>, Call<C>, Object, Wire) -> Result<BoxFuture<'static, Result<Reply>>> + Send + Sync>;
+
+/// Answers a call. This code does not depend on the types of the input, the output and the handler, so a function
+/// contains it once for each kind of access, instead of once for each route.
+async fn answer<C: Access<W>, A, W>(
+    path: &'static str,
+    handle: Handle<A, C::Caller>,
+    app: Arc<A>,
+    callers: Arc<W>,
+    call: Call<()>,
+    wire: Wire,
+) -> Handled {
+    let mut tenant = None;
+    let answer = async {
+        call.request.check_size()?;
+        call.check_origin(wire, C::CREDENTIALS)?;
+        let caller = C::identify(&callers, &call).await?;
+        tenant = caller.tenant().map(ToString::to_string);
+        let values = call.fields(wire, path)?;
+        let recorder = call.recorder(|| caller.actor());
+        let handled = handle(app, call.by(caller), values, wire)?;
+        Ok(audit::within(recorder, handled).await?)
+    };
+    let reply = answer.await;
+    Handled { reply, tenant }
+}
 
 /// A handled call.
 pub(super) struct Handled {
@@ -79,26 +109,16 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             before_two_factor: false,
             records: &[],
         };
+        let handle: Handle<A, C::Caller> = Arc::new(move |app, call, values, wire| {
+            let input = Fields::read(values, |fields| {
+                fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
+                input(&app, fields)
+            })?;
+            let output = handle(app, call, input);
+            Ok(Box::pin(async move { output.await?.reply(wire) }))
+        });
         let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
-            Box::pin(async move {
-                let mut tenant = None;
-                let answer = async {
-                    call.request.check_size()?;
-                    let variable = variable(path, &call.request.path).flatten();
-                    let variable = variable.map(|(name, value)| (name, value.to_owned()));
-                    call.check_origin(wire, C::CREDENTIALS)?;
-                    let caller = C::identify(&callers, &call).await?;
-                    tenant = caller.tenant().map(ToString::to_string);
-                    let input = Fields::read(call.fields(wire, variable)?, |fields| {
-                        fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
-                        input(&app, fields)
-                    })?;
-                    let recorder = call.recorder(|| caller.actor());
-                    Ok(audit::within(recorder, handle(app, call.by(caller), input)).await?.reply(wire)?)
-                };
-                let reply = answer.await;
-                Handled { reply, tenant }
-            })
+            Box::pin(answer::<C, A, W>(path, Arc::clone(&handle), app, callers, call, wire))
         };
         Self {
             info,
