@@ -12,7 +12,7 @@ pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 /// The header that carries an API key.
 pub(super) const API_KEY: &str = "x-api-key";
 
-/// The properties of a route.
+/// The properties of a route. The binaries of deployed functions omit those that only describe it.
 #[derive(Debug)]
 pub struct RouteInfo {
     /// `GET`, with the input in the query, or `POST`, with the input in the body. Routes that change state are `POST`s.
@@ -25,12 +25,16 @@ pub struct RouteInfo {
     pub scope: Needed,
     /// The route's purpose in one sentence, for the OpenAPI description. A route without a summary is not part of the
     /// API.
+    #[cfg(feature = "openapi")]
     pub summary: &'static str,
     /// Further details for callers, in Markdown; may be empty.
+    #[cfg(feature = "openapi")]
     pub description: &'static str,
     /// The errors that the route can return, in addition to those common to its kind.
+    #[cfg(feature = "openapi")]
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
+    #[cfg(feature = "openapi")]
     pub redirects: bool,
     /// Whether a user who lacks a required second factor may call the route.
     pub before_two_factor: bool,

@@ -102,9 +102,13 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             path,
             credentials: C::CREDENTIALS,
             scope: Needed::Undeclared,
+            #[cfg(feature = "openapi")]
             summary: "",
+            #[cfg(feature = "openapi")]
             description: "",
+            #[cfg(feature = "openapi")]
             faults: &[],
+            #[cfg(feature = "openapi")]
             redirects: false,
             before_two_factor: false,
             records: &[],
@@ -161,30 +165,6 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Adds the summary, one sentence.
-    pub fn summary(mut self, summary: &'static str) -> Self {
-        self.info.summary = summary;
-        self
-    }
-
-    /// Adds further details for callers, in Markdown.
-    pub fn description(mut self, description: &'static str) -> Self {
-        self.info.description = description;
-        self
-    }
-
-    /// Adds the errors that the route can return, in addition to those common to its kind.
-    pub fn faults(mut self, faults: &'static [Fault]) -> Self {
-        self.info.faults = faults;
-        self
-    }
-
-    /// Declares that the route may respond with a redirect.
-    pub fn redirects(mut self) -> Self {
-        self.info.redirects = true;
-        self
-    }
-
     /// Opens the route to users who lack a required second factor.
     pub fn before_two_factor(mut self) -> Self {
         self.info.before_two_factor = true;
@@ -216,5 +196,52 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
                 Box::new(move |generators| describe(&app, generators))
             },
         })
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl<A, W> Route<A, W> {
+    /// Adds the summary, one sentence.
+    pub fn summary(mut self, summary: &'static str) -> Self {
+        self.info.summary = summary;
+        self
+    }
+
+    /// Adds further details for callers, in Markdown.
+    pub fn description(mut self, description: &'static str) -> Self {
+        self.info.description = description;
+        self
+    }
+
+    /// Adds the errors that the route can return, in addition to those common to its kind.
+    pub fn faults(mut self, faults: &'static [Fault]) -> Self {
+        self.info.faults = faults;
+        self
+    }
+
+    /// Declares that the route may respond with a redirect.
+    pub fn redirects(mut self) -> Self {
+        self.info.redirects = true;
+        self
+    }
+}
+
+/// The binaries of deployed functions do not contain the descriptions of their routes.
+#[cfg(not(feature = "openapi"))]
+impl<A, W> Route<A, W> {
+    pub fn summary(self, _: &'static str) -> Self {
+        self
+    }
+
+    pub fn description(self, _: &'static str) -> Self {
+        self
+    }
+
+    pub fn faults(self, _: &'static [Fault]) -> Self {
+        self
+    }
+
+    pub fn redirects(self) -> Self {
+        self
     }
 }
