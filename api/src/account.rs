@@ -90,6 +90,18 @@ impl Success {
     pub const DONE: Self = Self { success: true };
 }
 
+/// The response of routes whose clients expect the field `status` instead of `success`.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Status {
+    /// Always `true`; failures are returned as errors.
+    pub status: bool,
+}
+
+impl Status {
+    pub const DONE: Self = Self { status: true };
+}
+
 /// A newly issued API key, with its secret.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -165,4 +177,21 @@ pub struct Profile {
     pub name: Name,
     /// The email address for signing in.
     pub email: Email,
+}
+
+/// A user, as shown to themselves.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct User {
+    /// The id of the user.
+    pub id: UserId,
+    /// The email address for signing in.
+    pub email: Email,
+    /// The name of the user.
+    pub name: Name,
+    /// Whether the user has verified their email address.
+    pub email_verified: bool,
+    /// Whether the user signs in with a second factor.
+    pub two_factor_enabled: bool,
 }

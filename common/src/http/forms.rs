@@ -157,6 +157,19 @@ impl From<Member> for account::Member {
     }
 }
 
+impl From<User> for account::User {
+    fn from(user: User) -> Self {
+        let User { id, email, name, email_verified, has_two_factor, .. } = user;
+        Self {
+            id: id.into(),
+            email: email.into(),
+            name: name.into(),
+            email_verified,
+            two_factor_enabled: has_two_factor,
+        }
+    }
+}
+
 /// Schemas of strings that do not appear in the responses of the crate `api`.
 macro_rules! schemas {
     ($($type:ident { $($json:tt)* })*) => {$(

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::{app::App, done::Status};
+use api::account::Status;
 use common::{
     accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, users::User},
     error::{Error, Result},
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
 };
+
+use crate::app::App;
 
 pub(crate) fn send_verification() -> Route<App> {
     Route::post("/api/auth/send-verification-email", Public, Address::read, send)

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use api::{Call as _, account::SignOut};
+use api::{
+    Call as _,
+    account::{SignOut, Status, Success, User},
+};
 use common::{
     accounts::{
-        email::Email,
         password::Guess,
         sessions::{IdOrToken, Session},
         sign_in::SignIn,
-        users::User,
     },
     audit::Action,
     error::Result,
@@ -18,16 +19,12 @@ use common::{
         cookies::{cleared_cookie, pending_cookies, session_cookie},
     },
     id::{SessionId, UserId},
-    name::Name,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    app::App,
-    done::{Status, Success},
-};
+use crate::app::App;
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
@@ -146,7 +143,7 @@ struct Started {
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user who signed in.
-    user: UserView,
+    user: User,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -155,7 +152,7 @@ struct Current {
     /// The call's session or API key.
     session: SessionView,
     /// The user.
-    user: UserView,
+    user: User,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -167,22 +164,6 @@ struct SessionView {
     id: String,
     /// When the session ends; `null` for a call with a key.
     expires_at: Option<Timestamp>,
-}
-
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "User")]
-pub(crate) struct UserView {
-    /// The id of the user.
-    id: UserId,
-    /// The email address for signing in.
-    email: Email,
-    /// The name of the user.
-    name: Name,
-    /// Whether the user has verified their email address.
-    email_verified: bool,
-    /// Whether the user signs in with a second factor.
-    two_factor_enabled: bool,
 }
 
 /// A session in the list. Callers end a session by its id, because its secret is not stored.
@@ -223,13 +204,6 @@ impl From<Session> for Listed {
             ip_address: address,
             user_agent: agent,
         }
-    }
-}
-
-impl From<User> for UserView {
-    fn from(user: User) -> Self {
-        let User { id, email, name, email_verified, has_two_factor: two_factor_enabled, .. } = user;
-        Self { id, email, name, email_verified, two_factor_enabled }
     }
 }
 

@@ -37,14 +37,14 @@ async fn stored(world: &World, id: &str) -> tests::world::tables::Item {
 
 /// Enters a code from a public IP address to finish the sign-in with this cookie. Returns the status.
 async fn enter_from(world: &World, client: &str, cookie: &str, code: &str) -> u64 {
-    let mut event = sample_event("auth-cli");
+    let mut event = sample_event("auth-account");
     event["rawPath"] = json!("/api/auth/two-factor/verify-totp");
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);
     event["body"] = json!(json!({ "code": code }).to_string());
     event["headers"]["origin"] = json!(world.stack.api());
     event["cookies"] = json!([cookie]);
-    let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
+    let answer = world.stack.invoke("auth-account", event).await.expect("an answer");
     answer["statusCode"].as_u64().expect("a status")
 }
 

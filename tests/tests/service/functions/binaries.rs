@@ -47,8 +47,8 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-request-password-reset" => (200, body["json"]["status"] == "sent"),
             "auth-cli" => (200, body.is_null()),
             "auth-organization" => (401, body["code"] == "UNAUTHORIZED"),
-            // The sample event has a different base URL.
-            "auth-delete-user" => (403, body["code"] == "INVALID_ORIGIN"),
+            // The sample events have a different base URL.
+            "auth-delete-user" | "auth-account" => (403, body["code"] == "INVALID_ORIGIN"),
             "console" | "docs" => (200, text(&body).starts_with("<!DOCTYPE html>")),
             "console-webhooks" => (303, answer["headers"]["location"] == "/signin?next=%2Fconsole"),
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),

@@ -40,15 +40,19 @@ async fn auth_cli() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auth_organization_and_delete_user() {
-    for function in ["auth-organization", "auth-delete-user"] {
+async fn account_functions_that_need_a_cookie() {
+    for (function, code) in [
+        ("auth-organization", "UNAUTHORIZED"),
+        ("auth-delete-user", "UNAUTHORIZED"),
+        ("auth-account", "INVALID_TWO_FACTOR_COOKIE"),
+    ] {
         let mut event = sample_event(function);
         if let Some(headers) = event["headers"].as_object_mut() {
             headers.remove("origin");
         }
         event["cookies"] = json!([]);
         let (status, body) = invoke(function, &event.to_string()).await;
-        assert_eq!((status, &body["code"]), (401, &json!("UNAUTHORIZED")), "{function}");
+        assert_eq!((status, &body["code"]), (401, &json!(code)), "{function}");
     }
 }
 

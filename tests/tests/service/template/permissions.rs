@@ -13,8 +13,8 @@ use common::{
 };
 use serde_json::{Value, json};
 use tests::{
-    Browser, Call, Proxy, Receiver, Switch, World, event,
-    world::{link, tables::Item},
+    Browser, Call, Protected, Proxy, Receiver, Switch, World, event,
+    world::{link, people::PASSWORD, tables::Item},
 };
 
 use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
@@ -202,7 +202,8 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let address = json!({"debug_notification_email": "alerts@example.com"});
     world.rpc(&tenant.key, "tenant/settings", address).await.ok();
     let guarded = world.tenant("guarded").await;
-    let session = world.protect(&guarded).await.cookie;
+    let session = the_second_factor_is_used(world, &guarded).await;
+    a_password_is_reset(world).await;
     world.rpc_by_session(&session, "tenant/settings", json!({"require_two_factor": true})).await.ok();
     let optional = world.http.post(world.url("/console/settings")).header("origin", world.stack.api());
     let optional = optional.form(&[("action", "require"), ("requireTwoFactor", "off")]);
@@ -275,8 +276,11 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_pages_are_used(world).await;
     the_console_is_used(world).await;
     let mut keys = json!([]);
-    for _ in 0..2 {
-        keys = get("/api/auth/api-key/list").await.body;
+    for route in ["get-session", "api-key/list"] {
+        world.forget_uses().await;
+        for _ in 0..2 {
+            keys = get(&format!("/api/auth/{route}")).await.body;
+        }
     }
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
@@ -382,6 +386,23 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
     }
     let fetched = world.rpc("", "auth/cliLoginPoll", login).await.ok().clone();
     assert_eq!(world.cli(text(&fetched["cookieHeader"]), "sign-out", json!({})).await.status, 200);
+}
+
+/// Sets up a second factor, signs in with it and returns the session of the setup.
+async fn the_second_factor_is_used(world: &World, user: &tests::Tenant) -> String {
+    let Protected { app, cookie, .. } = world.protect(user).await;
+    let pending = world.begin_sign_in(&user.email, PASSWORD).await;
+    assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
+    cookie
+}
+
+/// A reset also deletes the user's keys.
+async fn a_password_is_reset(world: &World) {
+    let user = world.tenant("forgetful").await;
+    assert_eq!(world.cli("", "request-password-reset", json!({"email": user.email})).await.status, 200);
+    let link = link(&world.mail_to(&user.email).await);
+    let reset = json!({"token": link.rsplit('=').next(), "newPassword": "a new long password"});
+    assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
 }
 
 /// The caller is identified before the fields are read. Once a day, the use is recorded.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::account::Status;
 use common::{
     accounts::email::Email,
     audit::Action,
@@ -12,7 +13,7 @@ use common::{
     timestamp::Timestamp,
 };
 
-use crate::{app::App, done::Status};
+use crate::app::App;
 
 pub(crate) fn update() -> Route<App> {
     Route::post("/api/auth/update-user", Session, NewName::read, rename)

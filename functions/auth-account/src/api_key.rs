@@ -9,7 +9,7 @@ use std::{
 
 use api::{
     Call as _, ClosedSet as _,
-    account::{CreateKey, DeleteKey, IssuedKey as Issued},
+    account::{CreateKey, DeleteKey, IssuedKey as Issued, Success},
     team::{Key, KeyCreator, Keys},
 };
 use common::{
@@ -27,7 +27,7 @@ use common::{
     timestamp::Timestamp,
 };
 
-use crate::{app::App, done::Success};
+use crate::app::App;
 
 pub(crate) fn create() -> Route<App> {
     Route::post(CreateKey::PATH, Session, New::read, issue)
