@@ -17,13 +17,15 @@ use std::{fs, path::PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
+pub(crate) use links::files;
+
 /// The root of the repository.
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 /// The source of a page, by its path in the repository.
-fn page(path: &str) -> String {
+pub(crate) fn page(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| unreachable!("{path}: {error}"))
 }
 

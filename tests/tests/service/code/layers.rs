@@ -2,9 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use syn::{
@@ -15,6 +15,8 @@ use syn::{
     token,
     visit::{self, Visit},
 };
+
+use crate::docs::{files, page};
 
 /// The layers of `common` from top to bottom. Modules outside these folders form one more layer at the bottom.
 const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "webhooks", "audit", "aws", "telemetry"];
@@ -249,16 +251,31 @@ fn no_files_import_each_other() {
     assert_eq!(circles.collect::<Vec<_>>(), [], "these files import each other");
 }
 
-/// A test binary takes half a second to build and start, so functions without unit tests declare `test = false`.
+/// Building and starting a test binary takes a second, and so does the search of a crate for examples in comments. Crates
+/// and binaries without tests therefore declare `test = false`, and crates without examples `doctest = false`.
 #[test]
 fn no_test_is_switched_off_with_its_crate() {
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {
-        let folder = entry.expect("an entry").path();
-        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
-        if manifest.contains("[lib]\ntest = false") {
-            let grep = Command::new("grep").args(["-rlE", r"#\[(tokio::)?test|```"]).arg(folder.join("src")).output();
-            let found = String::from_utf8(grep.expect("grep runs").stdout).expect("paths");
-            assert_eq!(found, "", "remove `test = false` and `doctest = false` from its Cargo.toml");
+    let files = files();
+    let read = |path: &Path| page(path.to_str().expect("UTF-8"));
+    for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml") && path.as_os_str() != "Cargo.toml") {
+        let (options, folder) = (read(manifest), manifest.with_file_name("src"));
+        let is_off = |section: &str, option: &str| {
+            options.split("\n\n").any(|part| part.starts_with(section) && part.contains(&format!("\n{option} = false")))
+        };
+        let main =
+            files.iter().find(|path| **path == folder.join("main.rs")).map(|path| read(path)).unwrap_or_default();
+        for path in files.iter().filter(|path| path.starts_with(&folder)) {
+            let source = read(path);
+            let module = path.file_stem().and_then(OsStr::to_str).expect("a name");
+            let is_of_binary = module == "main" || main.contains(&format!("mod {module};"));
+            let section = if is_of_binary { "[[bin]]" } else { "[lib]" };
+            let is_test = source.contains("#[test]") || source.contains("#[tokio::test");
+            assert!(!is_test || !is_off(section, "test"), "remove `test = false` from {}", manifest.display());
+            // The first fence opens an example, the second one closes it.
+            let comments = source.lines().filter_map(|line| line.trim().strip_prefix("//"));
+            let fences = comments.filter_map(|line| line.trim_start_matches(['/', '!', ' ']).strip_prefix("```"));
+            let is_example = fences.step_by(2).any(|language| language != "sh" && language != "text");
+            assert!(!is_example || !is_off("[lib]", "doctest"), "remove `doctest = false` from {}", manifest.display());
         }
     }
 }

@@ -11,7 +11,7 @@ use pulldown_cmark::{Event, Tag, TagEnd};
 use super::{parser, root};
 
 /// Every file in the repository that Git does not ignore, by its path.
-pub(super) fn files() -> Vec<PathBuf> {
+pub(crate) fn files() -> Vec<PathBuf> {
     let ignored = fs::read_to_string(root().join(".gitignore")).expect("a list of folders in the root");
     let mut ignored: BTreeSet<&str> = ignored.lines().map(|line| line.trim_start_matches('/')).collect();
     ignored.insert(".git");
