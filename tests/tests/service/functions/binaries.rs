@@ -15,6 +15,17 @@ use tokio::{process::Command, time::timeout};
 const SIGTERM: i32 = 15;
 /// The time limit for starting and calling an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The functions whose binaries every run tests: those with a `main` of their own, and a few of the others.
+const USUAL: [&str; 8] = [
+    "accounts-bounces",
+    "accounts-purge",
+    "auth-signup-and-create-org",
+    "console",
+    "deliveries-wake",
+    "webhooks-create",
+    "webhooks-deliver",
+    "webhooks-list",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_binary_starts_answers_and_ends() {
@@ -22,7 +33,7 @@ async fn every_binary_starts_answers_and_ends() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let key = world.tenant("acme").await.key;
-    for name in local::function_names() {
+    for name in tested() {
         let event = tests::sample_event(name).to_string();
         let mut event: Value =
             serde_json::from_str(&event.replace("https://example.com/hook", &receiver.url("/hook"))).expect("an event");
@@ -82,6 +93,17 @@ async fn every_binary_starts_answers_and_ends() {
     assert_eq!(receiver.received().await.len(), 1);
 }
 
+#[test]
+fn every_other_binary_differs_only_in_its_function() {
+    let main = |name: &str| {
+        let path = format!("{}/../functions/{name}/src/main.rs", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("a program").replace(&name.replace('-', "_"), "NAME")
+    };
+    for name in local::function_names().filter(|name| !USUAL.contains(name)) {
+        assert_eq!(main(name), main("webhooks-list"), "add {name} to USUAL");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     let directory = build().await;
@@ -93,6 +115,13 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("_TABLE"), "{said}");
+}
+
+/// The functions whose binaries this run tests. Linking all of them takes half a minute of CPU time. Thorough runs do so,
+/// and CI, where `FUNCTIONS_DIR` contains all binaries.
+pub(crate) fn tested() -> Vec<&'static str> {
+    let is_complete = tests::is_thorough() || env::var_os("FUNCTIONS_DIR").is_some();
+    local::function_names().filter(|name| is_complete || USUAL.contains(name)).collect()
 }
 
 /// The folder with the functions' binaries: `FUNCTIONS_DIR`, which CI sets to a folder of release binaries, or this
@@ -109,7 +138,7 @@ pub(crate) async fn build() -> PathBuf {
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
-    for name in local::function_names() {
+    for name in tested() {
         cargo.args(["--bin", name]);
     }
     // Cargo runs in the root, because in a package's folder it would enable only that package's features.
