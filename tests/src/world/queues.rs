@@ -102,7 +102,8 @@ impl World {
     }
 
     /// Runs the sweep for the minute that contains this time. The first sweep covers the minutes since the service was
-    /// started, instead of the last half hour, because each minute takes many calls.
+    /// started, instead of the last half hour, and wakes from the first minute with a long wait, because each minute
+    /// takes many calls.
     pub async fn sweep(&self, at: Timestamp) {
         if !self.is_swept.swap(true, Ordering::Relaxed) {
             self.begin_sweeps(at).await;
@@ -120,12 +121,20 @@ impl World {
     async fn begin_sweeps(&self, at: Timestamp) {
         let minute = |time: Timestamp| time.as_second() / 60;
         let first = minute(self.started).max(minute(at) - 30) - 1;
+        let items = self.items("deliveries").await;
+        let waits = items.iter().filter(|item| item["delivery"].as_s().is_ok_and(|key| key.starts_with("wake")));
+        let minutes = waits.filter_map(|item| {
+            let (minute, _) = item["destination"].as_s().ok()?.strip_prefix("due/")?.split_once('.')?;
+            minute.parse().ok()
+        });
+        let woken = minutes.chain([minute(at)]).map(|minute: i64| minute - 1).min().unwrap_or_default().max(first);
         for sweeper in 0..SWEEPERS {
             let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
             let update = update.key("destination", AttributeValue::S("due".to_owned()));
             let update = update.key("delivery", AttributeValue::S(format!("cursor.{sweeper}")));
             let update = update.expression_attribute_values(":first", AttributeValue::N(first.to_string()));
-            let progress = "SET woken = if_not_exists(woken, :first), checked = if_not_exists(checked, :first)";
+            let update = update.expression_attribute_values(":woken", AttributeValue::N(woken.to_string()));
+            let progress = "SET woken = if_not_exists(woken, :woken), checked = if_not_exists(checked, :first)";
             update.update_expression(progress).send().await.expect("the write succeeds");
         }
     }
