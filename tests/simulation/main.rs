@@ -54,7 +54,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SEEDS: u64 = 200;
 
 /// `cargo test` runs one in this many of the seeds and of the aimed faults; `.ci/run` also runs the others.
-const SHARE: u64 = 5;
+const SHARE: u64 = 7;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

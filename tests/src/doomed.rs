@@ -97,7 +97,7 @@ const BEYOND: usize = 3;
 const MOST: usize = 200;
 /// Unless the run [is thorough](crate::is_thorough), one call in this many is tested. A test of all calls takes 10 to
 /// 30 seconds of CPU time.
-const STRIDE: usize = 4;
+const STRIDE: usize = 6;
 
 /// The results of processes that died at different calls.
 pub struct Lives<T> {
