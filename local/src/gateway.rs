@@ -52,7 +52,7 @@ impl Gateway {
     }
 
     /// Finds the most specific route that matches a request. `path` is canonical. API Gateway compares the path as
-    /// sent, so a base URL that ends in `/` may get a 404 there, as docs/reference.md explains.
+    /// sent, so a base URL that ends in `/` may get a 404 there.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
