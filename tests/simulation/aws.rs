@@ -179,6 +179,17 @@ impl World {
     }
 
     fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
+        let states = State::all_of(operation, body);
+        let read = || states.iter().map(|state| state.read(&self.database)).collect::<Vec<_>>();
+        let before = read();
+        let answer = self.execute(operation, body, fault);
+        for (before, after) in before.into_iter().zip(read()).filter_map(|(before, after)| before.zip(after)) {
+            self.goes_on(&before, &after);
+        }
+        answer
+    }
+
+    fn execute(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
         if !["GetItem", "BatchGetItem", "Query"].contains(&operation) {
             let mut state = self.state();
             state.stored = None;
@@ -201,25 +212,17 @@ impl World {
         if is_known_to_be_empty {
             return (200, r#"{"Items":[],"Count":0,"ScannedCount":0}"#.to_owned());
         }
-        let state = (operation == "UpdateItem").then(|| State::of(body)).flatten();
-        let before = state.as_ref().and_then(|state| state.read(&self.database));
-        let answer = match dispatch(&self.database, operation, body) {
+        match dispatch(&self.database, operation, body) {
             Ok(answer) => {
                 let now = self.now();
                 let mut world = self.state();
                 for key in new_states(operation, body) {
                     world.logged.entry(key).or_insert(now);
                 }
-                drop(world);
                 (200, answer)
             }
             Err(error) => (error.status_code(), error.to_json()),
-        };
-        let after = state.and_then(|state| state.read(&self.database));
-        if let Some((before, after)) = before.zip(after) {
-            self.goes_on(&before, &after);
         }
-        answer
     }
 
     /// Checks a write of a delivery's state: only a success may remove attempts, and only a resend or a recovery may
@@ -349,10 +352,31 @@ impl World {
 struct State(Value);
 
 impl State {
-    /// The key in an update to the log.
-    fn of(body: &[u8]) -> Option<Self> {
-        let request: Value = serde_json::from_slice(body).ok()?;
-        (request["TableName"] == "deliveries").then(|| Self(request["Key"].clone()))
+    /// The keys in a call's updates of the log.
+    fn all_of(operation: &str, body: &[u8]) -> Vec<Self> {
+        let request = || serde_json::from_slice::<Value>(body).expect("JSON");
+        match operation {
+            "UpdateItem" => {
+                let mut request = request();
+                let is_log = request["TableName"] == "deliveries";
+                is_log.then(|| Self(request["Key"].take())).into_iter().collect()
+            }
+            "BatchExecuteStatement" => {
+                let request = request();
+                request["Statements"].as_array().into_iter().flatten().filter_map(Self::of).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The key in a statement, unless it inserts an item.
+    fn of(statement: &Value) -> Option<Self> {
+        let text = statement["Statement"].as_str().filter(|text| text.starts_with("UPDATE \"deliveries\""))?;
+        let value = |name: &str| {
+            let (before, _) = text.rsplit_once(&format!("\"{name}\" = ?"))?;
+            Some(statement["Parameters"][before.matches('?').count()].clone())
+        };
+        Some(Self(json!({"destination": value("destination")?, "delivery": value("delivery")?})))
     }
 
     fn read(&self, database: &Database) -> Option<Value> {

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
     operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
-    types::{self, AttributeValue, ReturnValue},
+    types::{self, AttributeValue, BatchStatementRequest, ReturnValue},
 };
 
 use crate::{
@@ -196,8 +196,8 @@ pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<Ha
 pub(crate) struct Update {
     table: String,
     key: Item,
-    set: Expression,
-    remove: Expression,
+    set: Vec<Expression>,
+    remove: Vec<Expression>,
     add: Expression,
     delete: Expression,
     condition: Condition,
@@ -206,12 +206,13 @@ pub(crate) struct Update {
 impl Update {
     /// Starts an empty update of the item with this key.
     pub(crate) fn of(table: &str, key: Item) -> Self {
-        let [set, remove, add, delete, condition] = Default::default();
-        Self { table: table.to_owned(), key, set, remove, add, delete, condition }
+        let [add, delete, condition] = Default::default();
+        Self { table: table.to_owned(), key, set: Vec::new(), remove: Vec::new(), add, delete, condition }
     }
 
-    fn assign<const N: usize>(self, text: String, values: [AttributeValue; N]) -> Self {
-        Self { set: self.set.joined("SET ", ", ", Expression::new(text, values)), ..self }
+    fn assign<const N: usize>(mut self, text: String, values: [AttributeValue; N]) -> Self {
+        self.set.push(Expression::new(text, values));
+        self
     }
 
     pub(crate) fn set(self, attribute: Attribute, value: AttributeValue) -> Self {
@@ -249,9 +250,9 @@ impl Update {
         self.assign(format!("{attribute} = {attribute} + ?"), [number(by)])
     }
 
-    pub(crate) fn remove(self, attributes: impl IntoIterator<Item = Attribute>) -> Self {
-        let removed = attributes.into_iter().map(|attribute| Expression::new(attribute.to_string(), []));
-        Self { remove: removed.fold(self.remove, |all, removed| all.joined("REMOVE ", ", ", removed)), ..self }
+    pub(crate) fn remove(mut self, attributes: impl IntoIterator<Item = Attribute>) -> Self {
+        self.remove.extend(attributes.into_iter().map(|attribute| Expression::new(attribute.to_string(), [])));
+        self
     }
 
     /// Adds a number to a numeric attribute, or elements to a set. The attribute may be missing.
@@ -274,8 +275,11 @@ impl Update {
 
     /// The update, as a write in a transaction.
     pub(crate) fn into_write(self) -> types::Update {
-        let clauses =
-            [self.set, self.remove, self.add, self.delete].into_iter().filter(|clause| !clause.text.is_empty());
+        let listed = |first: &str, parts: Vec<Expression>| {
+            parts.into_iter().fold(Expression::default(), |all, part| all.joined(first, ", ", part))
+        };
+        let clauses = [listed("SET ", self.set), listed("REMOVE ", self.remove), self.add, self.delete];
+        let clauses = clauses.into_iter().filter(|clause| !clause.text.is_empty());
         let clauses = clauses.fold(Expression::default(), |clauses, clause| clauses.joined("", " ", clause));
         let mut placeholders = Placeholders::default();
         let update = types::Update::builder()
@@ -287,6 +291,24 @@ impl Update {
             .set_expression_attribute_values(placeholders.values());
         #[expect(clippy::expect_used, reason = "table, key and expression are set")]
         update.build().expect("a complete update")
+    }
+
+    /// The update as a PartiQL statement, for a batch. Only values that are set, removed attributes and conditions that
+    /// compare with a value have the same form in PartiQL
+    /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.update.html>).
+    pub(crate) fn into_statement(self) -> BatchStatementRequest {
+        let key = self.key.into_iter().map(|(name, value)| Expression::new(format!("\"{name}\" = ?"), [value]));
+        let statement = Expression::new(format!("UPDATE \"{}\"", self.table), []);
+        let statement = self.set.into_iter().fold(statement, |all, set| all.joined("", " SET ", set));
+        let statement = self.remove.into_iter().fold(statement, |all, removed| all.joined("", " REMOVE ", removed));
+        let only_if = key.fold(self.condition, |all, part| all.joined("", " AND ", part));
+        let Expression { text, values, .. } = statement.joined("", " WHERE ", only_if);
+        #[expect(clippy::expect_used, reason = "the statement is set")]
+        BatchStatementRequest::builder()
+            .statement(quoted(&text))
+            .set_parameters(Some(values))
+            .build()
+            .expect("a complete statement")
     }
 
     pub(crate) fn call(self, dynamodb: &Client) -> UpdateItemFluentBuilder {
@@ -313,6 +335,18 @@ impl Update {
         let answer = Box::pin(self.call(dynamodb).return_values(of).send()).await;
         Ok(unless_refused(answer, doing)?.map(|answer| answer.attributes.unwrap_or_default()))
     }
+}
+
+/// Returns an expression with its names in the quotes of PartiQL, in which reserved words are allowed.
+fn quoted(template: &str) -> String {
+    let mut parts = template.split('#');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|end: char| !end.is_ascii_alphanumeric()).unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        text.extend(["\"", name, "\"", rest]);
+    }
+    text
 }
 
 /// Deletes an item, and returns whether the condition was met.
@@ -470,6 +504,23 @@ mod tests {
         assert_eq!(update.expression_attribute_values, None);
         let update = Update::of("table", item([(A, text("key"))])).replace(&[A, B], vec![(B, number(1))]).into_write();
         assert_eq!(update.update_expression, "SET a_b = :v0 REMOVE an_a");
+    }
+
+    #[test]
+    fn a_statement_quotes_names_and_numbers_its_values_in_order() {
+        let update = Update::of("table", item([(B, text("key"))]))
+            .set(STATUS, text("a?#"))
+            .set(A, number(1))
+            .remove([B, STATUS])
+            .only_if(STATUS.equals(text("b")))
+            .only_if(A.equals(number(2)));
+        let statement = update.into_statement();
+        assert_eq!(
+            statement.statement(),
+            "UPDATE \"table\" SET \"status\" = ? SET an_a = ? REMOVE a_b REMOVE \"status\" \
+             WHERE \"status\" = ? AND an_a = ? AND \"a_b\" = ?"
+        );
+        assert_eq!(statement.parameters(), [text("a?#"), number(1), text("b"), number(2), text("key")]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!
 //! 1. In batched writes: the row of each delivery that succeeded immediately. For the other deliveries: the due row,
 //!    the payload of a new one, and attempts that no longer fit into the state.
-//! 2. The states of those other deliveries, each on condition that no concurrent attempt was stored first.
+//! 2. The states of those other deliveries, each on condition that no concurrent attempt was stored first. These are
+//!    also batched, except for deliveries that have changed since they were read.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. If a process dies before step 2, it leaves rows without a state, and the
@@ -100,6 +101,8 @@ struct Entry {
     plan: Plan,
     /// The result of this entry's writes so far. [`Error::Busy`] means that the partition of its row was throttled.
     written: Result<()>,
+    /// Whether a batched write has stored the delivery's next state.
+    is_advanced: bool,
 }
 
 impl Ledger {
@@ -157,6 +160,7 @@ impl Ledger {
         self.put(&mut entries, rows).await;
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
+        self.advance_all(&mut entries).await;
         let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
         news::note(&self.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
         let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
@@ -192,7 +196,7 @@ impl Ledger {
             let after = self.after(&ended.due.delivery, &ended.result, now);
             let plan = Plan::of(&ended, &after, self.log.kept_payload_bytes());
             let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
-            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()) })
+            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()), is_advanced: false })
         });
         let entries: Vec<_> = entries.collect();
         observe::postponed(entries.iter().map(|entry| &entry.ended));
@@ -270,9 +274,23 @@ impl Ledger {
         }
     }
 
+    /// Stores the next states of logged deliveries together. [`Self::finish`] stores each one that has changed since it
+    /// was read, or that the batch could not store.
+    async fn advance_all(&self, entries: &mut [Entry]) {
+        let logged = entries.iter_mut().filter(|entry| entry.plan == Plan::Advance && entry.written.is_ok());
+        let mut logged: Vec<_> = logged.collect();
+        if logged.len() < 2 {
+            return;
+        }
+        let changes =
+            logged.iter().map(|Entry { ended: Ended { due, .. }, after, .. }| (&due.tenant, &due.delivery, after));
+        let advanced = self.log.advance_all(changes.collect()).await;
+        logged.iter_mut().zip(advanced).for_each(|(entry, advanced)| entry.is_advanced = advanced);
+    }
+
     /// Stores a logged delivery's next state, and its consequences. Returns the message to send.
     async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>> {
-        let Entry { ended, after, plan, written } = entry;
+        let Entry { ended, after, plan, written, is_advanced } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
         let after = match plan {
             Plan::LogSuccess => {
@@ -284,6 +302,7 @@ impl Ledger {
             }
             _ if written.is_err() => return Err(Error::Busy),
             Plan::Requeue | Plan::Begin { .. } => after.clone(),
+            Plan::Advance if *is_advanced => after.clone(),
             Plan::Advance => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),

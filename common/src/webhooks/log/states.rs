@@ -6,7 +6,7 @@ use std::{
     ops::ControlFlow::{Break, Continue},
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum};
+use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
@@ -94,17 +94,23 @@ impl Log {
     /// This call executes statements, because batched writes have no conditions. No delivery may occur twice, because
     /// the entire batch would fail.
     pub async fn begin(&self, states: Vec<Row>) -> Vec<Result<()>> {
-        let calls: Vec<_> = batches(states, WRITES).map(|batch| self.begin_batch(batch)).collect();
+        self.execute(states.into_iter().map(|Row(item)| insert_statement(&self.table, item)).collect()).await
+    }
+
+    /// Executes statements, each for a different item, in batches. Returns the results in the same order.
+    async fn execute(&self, statements: Vec<BatchStatementRequest>) -> Vec<Result<()>> {
+        let calls: Vec<_> = batches(statements, WRITES).map(|batch| self.execute_batch(batch)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    async fn begin_batch(&self, batch: Vec<Row>) -> Vec<Result<()>> {
-        use BatchStatementErrorCodeEnum::{DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError};
+    async fn execute_batch(&self, batch: Vec<BatchStatementRequest>) -> Vec<Result<()>> {
+        use BatchStatementErrorCodeEnum::{
+            ConditionalCheckFailed, DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError,
+        };
 
         let unwritten = || Error::Internal("the state of a delivery was not written".to_owned());
         let states = batch.len();
-        let statements = batch.into_iter().map(|Row(item)| insert_statement(&self.table, item)).collect();
-        let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements));
+        let call = self.dynamodb.batch_execute_statement().set_statements(Some(batch));
         let answers = match Box::pin(call.send()).await.map_err(failure("writing deliveries")) {
             Ok(answer) => answer.responses.unwrap_or_default(),
             Err(error) => {
@@ -112,9 +118,9 @@ impl Log {
                 Vec::new()
             }
         };
-        let begun = answers.into_iter().map(|answer| match answer.error {
+        let executed = answers.into_iter().map(|answer| match answer.error {
             None => Ok(()),
-            Some(error) if error.code == Some(DuplicateItem) => Err(unwritten()),
+            Some(error) if matches!(error.code, Some(ConditionalCheckFailed | DuplicateItem)) => Err(unwritten()),
             Some(error) => {
                 crate::log!("log.state_refused", code = ?error.code, cause = error.message);
                 Err(match error.code {
@@ -124,7 +130,7 @@ impl Log {
             }
         });
         // Without a response, it is unknown which states were stored.
-        begun.chain(iter::repeat_with(|| Err(unwritten()))).take(states).collect()
+        executed.chain(iter::repeat_with(|| Err(unwritten()))).take(states).collect()
     }
 
     /// Adds the write of a new delivery's state to a transaction.
@@ -135,22 +141,23 @@ impl Log {
     /// Changes the state from `before` to `after`. Returns `false` if another attempt or a resend has changed the state
     /// in the meantime. A success is always stored, unless the delivery was erased.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
-        let mut update = self.attempted(tenant, after);
-        if after.status == Status::Delivered {
-            update = update.only_if(DELIVERY.exists().and(ERASED_AT.is_absent()));
+        let update = self.attempted(tenant, after);
+        let update = if after.status == Status::Delivered {
+            update.only_if(DELIVERY.exists().and(ERASED_AT.is_absent()))
         } else {
-            update = update
-                .only_if(ATTEMPTS.equals(number(before.attempts.into())))
-                .only_if(TRIES.equals(number(before.tries.into())))
-                // A resend changes this time even if there has been no attempt.
-                .only_if(FAILS_AT.equals(number(before.fails_at.as_millisecond())))
-                .only_if(STATUS.equals(text(before.status)));
-            // A client may have received the delivery in the meantime.
-            if let Some(due) = before.pull.as_ref().and_then(|pull| pull.due) {
-                update = update.only_if(DUE.equals(number(due.as_millisecond())));
-            }
-        }
+            only_if_still(before, update)
+        };
         update.send(&self.dynamodb, "updating a delivery").await
+    }
+
+    /// Changes states like [`Self::advance`], in batches, if they are still the same as `before`. Returns whether each
+    /// was changed; `false` includes failed calls, after which it is unknown. The caller uses [`Self::advance`] for
+    /// those deliveries.
+    pub async fn advance_all(&self, changes: Vec<(&TenantId, &Delivery, &Delivery)>) -> Vec<bool> {
+        let statements = changes
+            .into_iter()
+            .map(|(tenant, before, after)| only_if_still(before, self.attempted(tenant, after)).into_statement());
+        self.execute(statements.collect()).await.iter().map(Result::is_ok).collect()
     }
 
     /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a
@@ -362,6 +369,21 @@ impl Log {
             .replace(&PASSING, standing(tenant, after))
             .set(ATTEMPTS, number(after.attempts.into()))
             .replace(&[LAST, EARLIER], attempts)
+    }
+}
+
+/// Restricts an update to a state that is the same as `before`.
+fn only_if_still(before: &Delivery, update: Update) -> Update {
+    let update = update
+        .only_if(ATTEMPTS.equals(number(before.attempts.into())))
+        .only_if(TRIES.equals(number(before.tries.into())))
+        // A resend changes this time even if there has been no attempt.
+        .only_if(FAILS_AT.equals(number(before.fails_at.as_millisecond())))
+        .only_if(STATUS.equals(text(before.status)));
+    // A client may have received the delivery in the meantime.
+    match before.pull.as_ref().and_then(|pull| pull.due) {
+        Some(due) => update.only_if(DUE.equals(number(due.as_millisecond()))),
+        None => update,
     }
 }
 

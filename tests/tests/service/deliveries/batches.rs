@@ -1,10 +1,14 @@
 //! Batches in one invocation of the delivery function: time, limits and failures.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use common::webhooks::delivery::Status;
+use futures::future::join_all;
 use serde_json::json;
-use tests::{Manner, Receiver, Rough, World, callback, event, records};
+use tests::{Manner, Receiver, Rough, Switch, World, callback, event, records};
 use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,6 +50,39 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
     assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "the repeated attempt gets the full time");
     let waits = world.log_of(&tenant.id, Status::Pending).await;
     assert!(waits.len() == 12 && waits.iter().all(|delivery| delivery.attempts == 0), "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_that_end_together_are_stored_together() {
+    let (throttled, written) = (Switch::default(), Arc::new(Mutex::new(Vec::new())));
+    let (is_throttled, calls) = (throttled.clone(), Arc::clone(&written));
+    let world = World::answering(&[("RETRY_SCHEDULE", "0,0")], move |call| {
+        let statements = call["Statements"].as_array().into_iter().flatten();
+        let updates = statements.filter(|it| it["Statement"].as_str().is_some_and(|text| text.starts_with("UPDATE")));
+        let updates = updates.count();
+        let is_one = call.operation == "UpdateItem" && call["TableName"] == "deliveries";
+        if updates > 0 || is_one {
+            calls.lock().expect("not poisoned").push(updates);
+        }
+        let error = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
+        (updates > 0 && is_throttled.is_on()).then(|| (200, json!({"Responses": vec![error; updates]})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let receivers = join_all((0..3).map(|_| Receiver::scripted(&[(500, &[]), (500, &[])]))).await;
+    for receiver in &receivers {
+        world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    }
+    world.deliver(event(&tenant.id, "j")).await;
+    let stored = async |status, attempts| {
+        assert_eq!(world.poll("deliveries").await, 3);
+        let logged = world.log_of(&tenant.id, status).await;
+        assert_eq!(logged.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [attempts; 3]);
+        written.lock().expect("not poisoned").split_off(0)
+    };
+    assert_eq!(stored(Status::Pending, 2).await, [3], "one call has three statements");
+    throttled.on();
+    assert_eq!(stored(Status::Delivered, 3).await, [3, 0, 0, 0], "each is stored by itself if the batch fails");
 }
 
 #[tokio::test(flavor = "multi_thread")]

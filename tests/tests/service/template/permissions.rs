@@ -574,12 +574,15 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
             let tables = call["RequestItems"].as_object().expect("tables").keys();
             tables.map(|table| format!("dynamodb:{operation} {table}")).collect()
         }
-        // `INSERT INTO "table" VALUE ...`
+        // `INSERT INTO "table" VALUE ...` or `UPDATE "table" SET ...`
         "BatchExecuteStatement" => {
             let statements = call["Statements"].as_array().expect("statements").iter();
-            let inserted =
-                statements.map(|statement| text(&statement["Statement"]).split('"').nth(1).expect("a table"));
-            inserted.map(|table| format!("dynamodb:PartiQLInsert {table}")).collect()
+            let written = statements.map(|statement| {
+                let (verb, rest) = text(&statement["Statement"]).split_once('"').expect("a table");
+                let action = if verb == "UPDATE " { "Update" } else { "Insert" };
+                format!("dynamodb:PartiQL{action} {}", rest.split('"').next().expect("a table"))
+            });
+            written.collect()
         }
         // `SELECT ... FROM "table"."index" WHERE ...`
         "ExecuteStatement" => {
