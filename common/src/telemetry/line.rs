@@ -112,7 +112,7 @@ pub const LINES: &[Line] = lines! {
     WARN "event.unchecked" [tenant, error]
         "A late event was delivered although the delivery log could not confirm that it was new."
     ERROR "log.state_refused" [code, cause]
-        "DynamoDB rejected the state of a delivery. It is written again by itself, or SQS redelivers its record."
+        "DynamoDB rejected the state of a delivery. It is written again in a separate call, or SQS redelivers its record."
     ERROR "log.states_unwritten" [error]
         "The states of a batch of deliveries could not be written. They are written again, or SQS redelivers their records."
     ERROR "log.rows_unwritten" [error, rows]
