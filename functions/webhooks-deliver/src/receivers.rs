@@ -158,9 +158,9 @@ impl Receiver<'_> {
         lock(self.known).tenant(self).rest.holds(due, now)
     }
 
-    /// Records a response's duration.
-    pub(crate) fn answered(&self, took: Duration, now: Timestamp) {
-        lock(self.known).pace(self).answered(took, now);
+    /// Records a response's duration, of which this process may have caused `lag`.
+    pub(crate) fn answered(&self, took: Duration, lag: Duration, now: Timestamp) {
+        lock(self.known).pace(self).answered(took, lag, now);
     }
 
     /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
@@ -218,7 +218,7 @@ mod tests {
         let health = Some(Health::default());
         for (health, shared) in [(None, true), (health, false)] {
             let [one, other] = ["one", "other"].map(|name| receivers.of(&tenant, name, health));
-            one.answered(took, now);
+            one.answered(took, Duration::ZERO, now);
             assert_eq!((one.lingers(now), other.lingers(now)), (true, shared));
         }
     }

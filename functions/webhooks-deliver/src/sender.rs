@@ -159,7 +159,7 @@ impl Sender {
         if batch.is_crowd(&due) {
             receiver.begin_rest(at, Timestamp::now());
         }
-        let Timed { posted: Posted { outcome, response, detail }, took, lagged } = match posted {
+        let Timed { posted: Posted { outcome, response, detail }, took, lag } = match posted {
             Ok(Some(timed)) => timed,
             Ok(None) => {
                 batch.tally.cut(&due);
@@ -168,9 +168,7 @@ impl Sender {
             Err(NoDescriptor) => return due.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue),
         };
         let now = Timestamp::now();
-        if !lagged {
-            receiver.answered(took, now);
-        }
+        receiver.answered(took, lag, now);
         let shown = receiver.ended(outcome, at, now);
         slot.learn(shown);
         let standing = receiver.standing(now);
@@ -212,10 +210,9 @@ impl Sender {
         let started = Instant::now();
         let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
-            return Ok(Some(Timed { posted: posted?, took: started.elapsed(), lagged: false }));
+            return Ok(Some(Timed { posted: posted?, took: started.elapsed(), lag: Duration::ZERO }));
         }
-        // If even the timer is late, the process lacks CPU time, and the receiver did not cause the delay.
-        let lagged = started.elapsed() > BRIEFLY * 2;
+        let lag = started.elapsed().saturating_sub(BRIEFLY);
         slot.step_aside();
         let posted = match longest(slot.lane.queue) {
             None => posting.await?,
@@ -224,7 +221,7 @@ impl Sender {
                 Err(_elapsed) => return Ok(None),
             },
         };
-        Ok(Some(Timed { posted, took: started.elapsed(), lagged }))
+        Ok(Some(Timed { posted, took: started.elapsed(), lag }))
     }
 }
 
@@ -232,8 +229,8 @@ impl Sender {
 struct Timed {
     posted: Posted,
     took: Duration,
-    /// Whether this process was too busy for `took` to describe the receiver.
-    lagged: bool,
+    /// The delay of a timer during the attempt: this process was busy, so the receiver did not cause all of `took`.
+    lag: Duration,
 }
 
 /// Returns an attempt's lane. All of a tenant's new callback origins share one lane.
