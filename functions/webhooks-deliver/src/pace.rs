@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_answers_that_arrive_before_the_long_ones_do_not_hide_them() {
+    fn quick_answers_that_arrive_first_do_not_hide_long_ones() {
         let mut pace = Pace::default();
         for second in 0..3 {
             (0..100).for_each(|_| answer(&mut pace, Duration::ZERO, second));
