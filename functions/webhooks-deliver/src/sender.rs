@@ -28,7 +28,7 @@ use crate::{
     receivers::{Receiver, Receivers},
     slots::{At, Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},
-    turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
+    turn::{LATER, SHORTLY, Turn, longest, postponed, rest, without_turn},
 };
 
 /// An attempt waits this long for a file descriptor to become free.
@@ -255,16 +255,14 @@ fn after_trial(due: Due, receiver: &Receiver<'_>, now: Timestamp) -> Ended {
 /// Postpones or expires a delivery that did not get a slot.
 fn without_slot(due: Due, receiver: &Receiver<'_>, from: Queue, no_slot: NoSlot) -> Ended {
     let now = Timestamp::now();
-    let queue = match receiver.standing(now) {
-        Standing::Good | Standing::Slow => Queue::Slow,
-        // The receiver's first attempt is in progress, and will show whether it answers.
-        Standing::Unknown if due.endpoint.is_some() => Queue::Slow,
-        Standing::Unknown | Standing::Hanging => Queue::Hanging,
-        Standing::Suspect => return after_trial(due, receiver, now),
-    };
+    let standing = receiver.standing(now);
+    if standing == Standing::Suspect {
+        return after_trial(due, receiver, now);
+    }
+    let (queue, wait) = without_turn(standing, due.endpoint.is_some(), due.is_stored);
     let delivery = &due.delivery;
     if from == Queue::Shared || no_slot == NoSlot::Late {
-        return due.ended(AttemptResult::Postponed(now), queue);
+        return due.ended(AttemptResult::Postponed(now.after(wait)), queue);
     }
     // The delivery is too old to wait any longer.
     if now >= delivery.fails_at {

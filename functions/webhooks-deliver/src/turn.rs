@@ -53,6 +53,19 @@ impl Turn {
     }
 }
 
+/// Returns the queue of an attempt that did not get a slot, and how long it waits there at least. Its receiver is an
+/// endpoint or a callback origin, and its delivery is new or already in the log.
+pub(crate) fn without_turn(standing: Standing, is_endpoint: bool, is_stored: bool) -> (Queue, Duration) {
+    match standing {
+        Standing::Good | Standing::Slow => (Queue::Slow, Duration::ZERO),
+        // The endpoint's first attempt is in progress. After it, the shared queue makes the attempt or moves it on within
+        // milliseconds. In the queue for slow receivers, thousands of these deliveries would be ahead of others.
+        Standing::Unknown if is_endpoint && !is_stored => (Queue::Shared, SOON),
+        Standing::Unknown if is_endpoint => (Queue::Slow, Duration::ZERO),
+        Standing::Unknown | Standing::Suspect | Standing::Hanging => (Queue::Hanging, Duration::ZERO),
+    }
+}
+
 /// Returns how soon an attempt in this queue is cut off, or `None` if only the delivery timeout applies.
 pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     match queue {
@@ -99,6 +112,22 @@ mod tests {
         let (attempt, now) = (Duration::from_secs(15), at(100_000));
         for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
             assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);
+        }
+    }
+
+    #[test]
+    fn a_new_delivery_waits_for_the_first_attempt_at_its_endpoint() {
+        let without =
+            |standing| [(true, false), (true, true), (false, false)].map(|(is, was)| without_turn(standing, is, was));
+        let at_once = |queue| (queue, Duration::ZERO);
+        let unknown = [(Queue::Shared, SOON), at_once(Queue::Slow), at_once(Queue::Hanging)];
+        for (standing, expected) in [
+            (Standing::Unknown, unknown),
+            (Standing::Good, [at_once(Queue::Slow); 3]),
+            (Standing::Slow, [at_once(Queue::Slow); 3]),
+            (Standing::Hanging, [at_once(Queue::Hanging); 3]),
+        ] {
+            assert_eq!(without(standing), expected, "{standing:?}");
         }
     }
 
