@@ -132,8 +132,8 @@ fn small() -> Vec<Aimed> {
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
-        // A slow endpoint and a good one: one attempt is cut off and postponed, and two others are postponed at once, made
-        // together and stored together.
+        // A slow endpoint and a good one: one attempt is cut off and postponed, and two others are postponed at once,
+        // made together and stored together.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3, 3], &[])),
         // The first attempt is quick enough, but a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),

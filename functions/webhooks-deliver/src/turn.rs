@@ -58,8 +58,9 @@ impl Turn {
 pub(crate) fn without_turn(standing: Standing, is_endpoint: bool, is_stored: bool) -> (Queue, Duration) {
     match standing {
         Standing::Good | Standing::Slow => (Queue::Slow, Duration::ZERO),
-        // The endpoint's first attempt is in progress. After it, the shared queue makes the attempt or moves it on within
-        // milliseconds. In the queue for slow receivers, thousands of these deliveries would be ahead of others.
+        // The endpoint's first attempt is in progress. Once it has ended, the shared queue makes this attempt or moves
+        // it on within milliseconds. In the queue for slow receivers, thousands of these deliveries would be ahead of
+        // others.
         Standing::Unknown if is_endpoint && !is_stored => (Queue::Shared, SOON),
         Standing::Unknown if is_endpoint => (Queue::Slow, Duration::ZERO),
         Standing::Unknown | Standing::Suspect | Standing::Hanging => (Queue::Hanging, Duration::ZERO),
