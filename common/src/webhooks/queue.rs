@@ -50,6 +50,17 @@ crate::from_env! {
     }
 }
 
+/// Returns the organization of a job event, or of a message from these queues.
+#[must_use]
+pub fn tenant_of(text: &str) -> Option<TenantId> {
+    #[derive(Deserialize)]
+    struct Owned<'a> {
+        tenant_id: Cow<'a, str>,
+    }
+
+    serde_json::from_str::<Owned<'_>>(text).ok()?.tenant_id.parse().ok()
+}
+
 /// Parses a message from these queues, which identifies an attempt.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
-    /// The organization that has at least half of the batch's due attempts.
+    /// The organization of at least half of the batch's records: due attempts, or events of a late batch.
     crowd: Option<TenantId>,
     /// The batch's number among the process's batches.
     pub(crate) number: u64,
@@ -52,13 +52,14 @@ impl Batch {
         static BATCHES: AtomicU64 = AtomicU64::new(0);
         // All records in a batch are from the same queue.
         let queue = records.first().and_then(|record| queues.with_arn(record.event_source_arn.as_deref()?));
+        let is_late = queue.is_none() && records.iter().any(record::has_waited);
         Self {
             queue,
-            crowd: queue.and_then(|_| rests::crowd(records)),
+            crowd: (queue.is_some() || is_late).then(|| rests::crowd(records)).flatten(),
             number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),
-            is_late: queue.is_none() && records.iter().any(record::has_waited),
+            is_late,
             in_progress: AtomicUsize::new(0),
             failed: Mutex::default(),
             finished,

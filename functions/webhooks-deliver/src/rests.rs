@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use aws_lambda_events::sqs::SqsMessage;
-use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message};
+use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::tenant_of};
 
 use crate::record::BACKLOG;
 
@@ -22,9 +22,9 @@ const PART: u32 = 4;
 
 /// The organization with the most records in a batch, if it is a crowd.
 pub(crate) fn crowd(records: &[SqsMessage]) -> Option<TenantId> {
-    let due = records.iter().filter_map(|record| parse_message(record.body.as_deref()?).ok());
+    let tenants = records.iter().filter_map(|record| tenant_of(record.body.as_deref()?));
     let mut counts = BTreeMap::<_, usize>::new();
-    due.for_each(|due| *counts.entry(due.tenant).or_default() += 1);
+    tenants.for_each(|tenant| *counts.entry(tenant).or_default() += 1);
     counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= CROWD).map(|(tenant, _)| tenant)
 }
 
@@ -71,6 +71,21 @@ mod tests {
         assert_eq!(batch(4, 4), None);
         assert_eq!(batch(5, 4).as_deref(), Some("a"));
         assert_eq!(batch(0, 9).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn job_events_have_a_crowd_and_malformed_ones_do_not_count() {
+        let of = |body: &str| {
+            let mut record = SqsMessage::default();
+            record.body = Some(body.to_owned());
+            record
+        };
+        let event = r#"{"event": "job.completed", "tenant_id": "a", "job_id": "j", "data": {"tenant_id": "b"}}"#;
+        let mut records = vec![of(event); CROWD];
+        assert_eq!(crowd(&records).expect("a crowd").as_str(), "a");
+        records[0] = of("[");
+        assert_eq!(crowd(&records), None);
+        assert_eq!(crowd(&vec![of(r#"{"tenant_id": 1}"#); CROWD]), None);
     }
 
     #[test]

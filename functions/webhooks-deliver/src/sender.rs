@@ -70,19 +70,21 @@ impl Sender {
             (Queue::Slow, Standing::Unknown) if due.endpoint.is_none() => Standing::Suspect,
             (_, standing) => standing,
         };
-        let lingers = batch.is_late && receiver.lingers(now);
-        let turn = Turn::of(from, standing, lingers, due.is_test());
+        let (is_crowd, is_test) = (batch.is_crowd(&due), due.is_test());
+        let turn_at = |now| Turn::of(from, standing, batch.is_late && receiver.lingers(now), is_crowd, is_test);
         let due_at = due.delivery.next_attempt_at.unwrap_or(now);
         let lane = |queue| lane(&receiver, queue, standing, now);
         let until = || batch.last_start.min(Instant::now() + PATIENCE);
+        let turn = turn_at(now);
         let slot = match turn {
+            Turn::Yields => return yields(due),
             Turn::Elsewhere(queue) => {
-                let is_urgent = queue == Queue::Slow || from == Queue::Slow || due.is_test();
+                let is_urgent = queue == Queue::Slow || from == Queue::Slow || is_test;
                 let until = if is_urgent { now } else { postponed(now, LATER, now) };
                 return due.ended(AttemptResult::Postponed(until), queue);
             }
             // A crowd's attempt yields its invocation to other organizations.
-            Turn::Waits(_) | Turn::Probes if batch.is_crowd(&due) && receiver.rests(due_at, now) => Err(NoSlot::Full),
+            Turn::Waits(_) | Turn::Probes if is_crowd && receiver.rests(due_at, now) => Err(NoSlot::Full),
             Turn::AfterTrial => return after_trial(due, &receiver, now),
             Turn::Soon => {
                 self.slots.take_soon(lane(Queue::Shared), standing, &batch.in_progress, batch.last_start).await
@@ -103,6 +105,8 @@ impl Sender {
                 batch.in_progress.fetch_sub(short, Ordering::Relaxed);
                 ended
             }
+            // The responses during the wait may have shown that the receiver lingers.
+            Err(NoSlot::Full) if turn_at(Timestamp::now()) == Turn::Yields => yields(due),
             Err(no_slot) => without_slot(due, &receiver, from, no_slot),
         }
     }
@@ -156,7 +160,7 @@ impl Sender {
                 posted => break posted,
             }
         };
-        if batch.is_crowd(&due) {
+        if batch.queue.is_some() && batch.is_crowd(&due) {
             receiver.begin_rest(at, Timestamp::now());
         }
         let Timed { posted: Posted { outcome, response, detail }, took, lag } = match posted {
@@ -250,6 +254,12 @@ fn after_trial(due: Due, receiver: &Receiver<'_>, now: Timestamp) -> Ended {
         Some(until) => due.ended(AttemptResult::Postponed(until), Queue::Slow),
         None => due.ended(AttemptResult::Postponed(now), Queue::Hanging),
     }
+}
+
+/// Postpones a delivery until after the events that queue now.
+fn yields(due: Due) -> Ended {
+    let now = Timestamp::now();
+    due.ended(AttemptResult::Postponed(postponed(now, LATER, now)), Queue::Slow)
 }
 
 /// Postpones or expires a delivery that did not get a slot.

@@ -8,7 +8,7 @@ use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
 use crate::standing::{ANSWERS, SOON, Standing};
 
 /// The minimum postponement of an attempt that did not get a slot. `LATER` applies if the receiver hangs, since it may
-/// hold its slots for a long time, or if it often answers just in time while events queue for invocations.
+/// hold its slots for a long time, or if it lingers and most of the events that queue are from its organization.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
 /// The maximum postponement, before the random part is added.
@@ -27,15 +27,19 @@ pub(crate) enum Turn {
     Probes,
     /// In another queue's invocation.
     Elsewhere(Queue),
+    /// In an invocation for slow receivers, after the events that queue now.
+    Yields,
     /// After the receiver's trial.
     AfterTrial,
 }
 
 impl Turn {
     /// Returns the turn of an attempt from the queue `from`. Only invocations of their own queue make attempts at
-    /// receivers known to hang.
-    pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
+    /// receivers known to hang. `lingers` means that events queue for invocations, and the receiver holds its own;
+    /// `is_crowd` means that its organization sent most of those events.
+    pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_crowd: bool, is_test: bool) -> Self {
         match (from, standing) {
+            (Queue::Shared, Standing::Good) if lingers && is_crowd => Self::Yields,
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
             (Queue::Shared, Standing::Good | Standing::Unknown) => Self::Soon,
             (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn each_standing_has_its_turn_in_each_queue() {
         use Queue::{Hanging, Shared, Slow};
-        use Turn::{AfterTrial, Elsewhere, Probes, Soon, Waits};
+        use Turn::{AfterTrial, Elsewhere, Probes, Soon, Waits, Yields};
         for (standing, expected) in [
             (Standing::Good, [Soon, Waits(Slow), Waits(Slow)]),
             (Standing::Unknown, [Soon, Waits(Shared), Waits(Shared)]),
@@ -143,9 +147,11 @@ mod tests {
             (Standing::Suspect, [AfterTrial, Waits(Slow), Probes]),
             (Standing::Hanging, [Elsewhere(Hanging), Elsewhere(Hanging), Probes]),
         ] {
-            assert_eq!([Shared, Slow, Hanging].map(|from| Turn::of(from, standing, false, false)), expected);
+            assert_eq!([Shared, Slow, Hanging].map(|from| Turn::of(from, standing, false, true, false)), expected);
         }
-        assert_eq!(Turn::of(Shared, Standing::Good, true, false), Elsewhere(Slow), "it lingers");
-        assert_eq!(Turn::of(Hanging, Standing::Hanging, false, true), Waits(Hanging), "a test");
+        assert_eq!(Turn::of(Shared, Standing::Good, true, false, false), Elsewhere(Slow), "it lingers");
+        assert_eq!(Turn::of(Shared, Standing::Good, true, true, false), Yields, "most events are of its organization");
+        assert_eq!(Turn::of(Shared, Standing::Slow, true, true, false), Elsewhere(Slow), "it has its own invocations");
+        assert_eq!(Turn::of(Hanging, Standing::Hanging, false, false, true), Waits(Hanging), "a test");
     }
 }
