@@ -414,6 +414,8 @@ const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
 /// Receivers that answer just in time, with more events than invocations, next to a receiver that is never quick.
 const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), events: 1200, own: 20, ..JUST_IN_TIME };
 const BESIDE_SLUGGISH: Crowd = Crowd { neighbor: Manner::Answers(200, 400, None), ..BESIDE_STEADY };
+/// The same receivers of a single organization, which has most of the events that queue.
+const LINGERING: Crowd = Crowd { bad: 1, events: 3000, own: 20, ..JUST_IN_TIME };
 /// More deliveries to slow receivers than the capacity allows, from one tenant and from many.
 const MANY_SLOW: Crowd = Crowd { bad: 1, manner: Manner::Answers(200, 1400, None), events: 1200, own: 20, ..SMALL };
 /// The same in a smaller service, where a crowd would occupy all invocations for slow receivers for seconds.
@@ -430,8 +432,17 @@ const LATE_BESIDE_ENDPOINTS: Crowd =
     Crowd { endpoints: 10, events: 1000, audience: Audience::Endpoints, ..LATE_BESIDE_CALLBACKS };
 pub(crate) const SMALL_ONES: [Crowd; 7] =
     [SMALL, SLOWLY, CALLBACKS, MANY_CALLBACKS, MANY_ENDPOINTS, JUST_IN_TIME, CROWDED];
-pub(crate) const LARGE: [Crowd; 8] =
-    [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY, BESIDE_SLUGGISH, MANY_SLOW, SLOWER, SLOW_TENANTS];
+pub(crate) const LARGE: [Crowd; 9] = [
+    MANY,
+    SLOW_THEN_HANGING,
+    VERY_MANY_CALLBACKS,
+    BESIDE_STEADY,
+    BESIDE_SLUGGISH,
+    LINGERING,
+    MANY_SLOW,
+    SLOWER,
+    SLOW_TENANTS,
+];
 
 /// The rule that a crowd violates by delaying other tenants too much, if any.
 fn violation(crowd: &Crowd) -> Option<&'static str> {
