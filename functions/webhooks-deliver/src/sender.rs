@@ -160,6 +160,7 @@ impl Sender {
                 posted => break posted,
             }
         };
+        // Only due attempts cause a rest; events have invocations of their own.
         if batch.queue.is_some() && batch.is_crowd(&due) {
             receiver.begin_rest(at, Timestamp::now());
         }
