@@ -6,7 +6,7 @@ mod watch;
 use std::time::Duration;
 
 use api::{
-    DeliveryId, EndpointId, RecoveryId,
+    DeliveryId, EndpointId, RecoveryId, Timestamp,
     deliveries::{Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
@@ -25,6 +25,8 @@ use crate::{
 
 /// The interval between polls of a recovery.
 const PAUSE: Duration = Duration::from_secs(2);
+/// An attempt that has been due for less than this time may be in progress.
+const SOON: Duration = Duration::from_secs(60);
 
 const ATTEMPTS: &[Column] = &[
     Column::new("ATTEMPT (UTC)"),
@@ -155,8 +157,6 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
         Some(id) => format!("{} ({})", Labels::load(api).await.of(delivery), cell(id)),
         None => CALLBACK.to_owned(),
     };
-    let next = delivery.next_attempt_at.as_ref();
-    let wait = next.and_then(clock::until).map_or_else(String::new, |wait| format!(" (in {wait})"));
     for (title, value) in [
         ("Delivery", cell(&delivery.delivery_id)),
         ("Webhook id", cell(&delivery.webhook_id)),
@@ -166,7 +166,7 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
         ("Workflow", cell_of(delivery.workflow.as_ref())),
         ("Status", cell(&delivery.status)),
         ("Created", format!("{} UTC ({} ago)", clock::short(&delivery.created_at), clock::age(&delivery.created_at))),
-        ("Next attempt", next.map_or_else(String::new, |next| format!("{} UTC{wait}", clock::short(next)))),
+        ("Next attempt", delivery.next_attempt_at.as_ref().map_or_else(String::new, next_attempt)),
         ("Page", api.page(&format!("/console/deliveries/{}", cell(&delivery.delivery_id)))),
     ] {
         if !value.is_empty() {
@@ -193,6 +193,18 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
     }
 }
 
+/// Formats the time of the next attempt. An attempt that has been due for a while waits its turn, because its receiver
+/// is slow or many other attempts are due.
+fn next_attempt(at: &Timestamp) -> String {
+    let wait = match (clock::since(at), clock::until(at)) {
+        (Some(since), _) if since > SOON => format!(" (due {} ago, waiting its turn)", clock::span(since)),
+        (Some(_), _) => " (due now)".to_owned(),
+        (None, Some(wait)) => format!(" (in {wait})"),
+        (None, None) => String::new(),
+    };
+    format!("{} UTC{wait}", clock::short(at))
+}
+
 fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
     let total = [
         (Status::Delivered, total.delivered),
@@ -211,4 +223,26 @@ fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<()
         note("There are too many deliveries, so only the newest were counted.");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use humantime::format_rfc3339_millis;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_is_due_waits_its_turn() {
+        let at = |time: SystemTime| Timestamp::from(format_rfc3339_millis(time).to_string());
+        let (now, minute) = (SystemTime::now(), Duration::from_secs(60));
+        for (time, end) in [
+            (now - minute * 3, " UTC (due 3m ago, waiting its turn)"),
+            (now - Duration::from_secs(5), " UTC (due now)"),
+            (now + minute * 5, " UTC (in 5m)"),
+        ] {
+            assert!(next_attempt(&at(time)).ends_with(end), "{}", next_attempt(&at(time)));
+        }
+    }
 }
