@@ -1,15 +1,23 @@
 //! The state shared by a batch's records.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{
     id::TenantId,
     lock::lock,
-    webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob, queue::Queues},
+    webhooks::{
+        delivery::Queue,
+        event::JobEvent,
+        job_failures::FailedJob,
+        queue::{Queues, tenant_of},
+    },
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
@@ -18,13 +26,15 @@ use crate::{
     observe::Tally,
     outgoing::{Due, Ended},
     record::{self, Record},
-    rests,
 };
+
+/// An organization with this many of a batch's records, which are up to ten, is a crowd.
+const CROWD: usize = 5;
 
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
-    /// The organization of at least half of the batch's records: due attempts, or events of a late batch.
+    /// The organization that crowds the batch, which contains due attempts, or events of which one is late.
     crowd: Option<TenantId>,
     /// The batch's number among the process's batches.
     pub(crate) number: u64,
@@ -55,7 +65,7 @@ impl Batch {
         let is_late = queue.is_none() && records.iter().any(record::has_waited);
         Self {
             queue,
-            crowd: (queue.is_some() || is_late).then(|| rests::crowd(records)).flatten(),
+            crowd: (queue.is_some() || is_late).then(|| crowd(records)).flatten(),
             number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),
@@ -96,6 +106,14 @@ impl Batch {
     }
 }
 
+/// The organization with the most records in a batch, if it is a crowd.
+fn crowd(records: &[SqsMessage]) -> Option<TenantId> {
+    let tenants = records.iter().filter_map(|record| tenant_of(record.body.as_deref()?));
+    let mut counts = BTreeMap::<_, usize>::new();
+    tenants.for_each(|tenant| *counts.entry(tenant).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= CROWD).map(|(tenant, _)| tenant)
+}
+
 /// Runs all futures to completion and returns their outputs in any order. A future is polled only when woken.
 ///
 /// Tokio's cooperative budget is disabled, so every future starts before any continues. With the budget, a batch of a
@@ -103,4 +121,46 @@ impl Batch {
 /// a bounded amount of data and does a bounded amount of work.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     unconstrained(futures.collect::<FuturesUnordered<_>>().collect()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{timestamp::Timestamp, webhooks::delivery::Delivery};
+
+    use super::*;
+
+    fn record(tenant: &str) -> SqsMessage {
+        let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
+        let id = Delivery::test(endpoint, Timestamp::now()).id;
+        let mut record = SqsMessage::default();
+        record.body = Some(format!(r#"{{"tenant_id": "{tenant}", "delivery_id": "{id}", "attempt": 1}}"#));
+        record
+    }
+
+    #[test]
+    fn a_crowd_has_at_least_half_of_a_batch() {
+        let batch = |of_a: usize, of_b: usize| {
+            let records: Vec<_> =
+                (0..of_a).map(|_| record("a")).chain((0..of_b).map(|_| record("b"))).chain([record("c")]).collect();
+            crowd(&records).map(|tenant| tenant.as_str().to_owned())
+        };
+        assert_eq!(batch(4, 4), None);
+        assert_eq!(batch(5, 4).as_deref(), Some("a"));
+        assert_eq!(batch(0, 9).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn job_events_have_a_crowd_and_malformed_ones_do_not_count() {
+        let of = |body: &str| {
+            let mut record = SqsMessage::default();
+            record.body = Some(body.to_owned());
+            record
+        };
+        let event = r#"{"event": "job.completed", "tenant_id": "a", "job_id": "j", "data": {"tenant_id": "b"}}"#;
+        let mut records = vec![of(event); CROWD];
+        assert_eq!(crowd(&records).expect("a crowd").as_str(), "a");
+        records[0] = of("[");
+        assert_eq!(crowd(&records), None);
+        assert_eq!(crowd(&vec![of(r#"{"tenant_id": 1}"#); CROWD]), None);
+    }
 }

@@ -242,7 +242,7 @@ struct Timed {
 fn lane(receiver: &Receiver<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
     let at = match (queue, standing) {
         (Queue::Slow, Standing::Suspect) => At::Trial(receiver.hash),
-        _ if receiver.is_new_origin(now) => At::Crowd,
+        _ if receiver.is_new_origin(now) => At::NewOrigins,
         _ => At::Receiver(receiver.hash),
     };
     Lane { tenant: receiver.tenant, at, queue }

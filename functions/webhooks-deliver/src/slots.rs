@@ -12,7 +12,7 @@
 //! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved it can handle:
 //! initially one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane
 //! by one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten,
-//! so a recovering receiver is not flooded. A tenant's new callback origins share one lane, the crowd.
+//! so a recovering receiver is not flooded. A tenant's new callback origins share one lane.
 
 use std::sync::{
     Arc, Mutex,

@@ -36,7 +36,7 @@ pub(crate) enum Turn {
 impl Turn {
     /// Returns the turn of an attempt from the queue `from`. Only invocations of their own queue make attempts at
     /// receivers known to hang. `lingers` means that events queue for invocations, and the receiver often takes
-    /// almost as long as an attempt may; `is_crowd` means that its organization has most records of the batch.
+    /// almost as long as an attempt may; `is_crowd` means that its organization crowds the batch.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_crowd: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good) if lingers && is_crowd => Self::Yields,

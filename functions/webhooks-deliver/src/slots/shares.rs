@@ -44,7 +44,7 @@ pub(crate) struct Lane {
 pub(crate) enum At {
     Receiver(u64),
     /// All new callback origins.
-    Crowd,
+    NewOrigins,
     /// A receiver on trial.
     Trial(u64),
 }
@@ -147,7 +147,7 @@ impl Lane {
         match (self.queue, self.at) {
             (Queue::Shared, _) | (Queue::Slow, At::Trial(_)) => 1,
             (Queue::Slow, _) => NEW,
-            (Queue::Hanging, At::Crowd) => HANGING.max(total / 4),
+            (Queue::Hanging, At::NewOrigins) => HANGING.max(total / 4),
             (Queue::Hanging, _) => HANGING,
         }
     }
