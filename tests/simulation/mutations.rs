@@ -166,9 +166,10 @@ fn build(copy: &Path) -> PathBuf {
     let built = cargo.env("CARGO_PROFILE_BENCH_OPT_LEVEL", "1").output().expect("Cargo runs");
     assert!(built.status.success(), "the copy does not build:\n{}", String::from_utf8_lossy(&built.stderr));
     let lines = str::from_utf8(&built.stdout).expect("UTF-8").lines();
+    // Cargo also builds the package's programs, and any of them may be the last.
     let made = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut made = made.filter_map(|line| line["executable"].as_str().map(PathBuf::from));
-    made.next_back().expect("an executable")
+    let mut made = made.filter(|line| line["target"]["name"] == "simulation");
+    made.find_map(|line| line["executable"].as_str().map(PathBuf::from)).expect("an executable")
 }
 
 /// Runs the worlds with a mutation. Returns the world that found it. `last` is the result of its last run.
