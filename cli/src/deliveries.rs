@@ -240,7 +240,7 @@ mod tests {
         for (time, end) in [
             (now - minute * 3, " UTC (due 3m ago, waiting its turn)"),
             (now - Duration::from_secs(5), " UTC (due now)"),
-            (now + minute * 5, " UTC (in 5m)"),
+            (now + minute * 11 / 2, " UTC (in 5m)"),
         ] {
             assert!(next_attempt(&at(time)).ends_with(end), "{}", next_attempt(&at(time)));
         }

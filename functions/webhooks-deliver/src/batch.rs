@@ -28,13 +28,13 @@ use crate::{
     record::{self, Record},
 };
 
-/// An organization with this many of a batch's records, which are up to ten, is a crowd.
+/// An organization with at least this many of a batch's up to ten records is a crowd.
 const CROWD: usize = 5;
 
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
-    /// The organization that crowds the batch, which contains due attempts, or events of which one is late.
+    /// The crowd of a batch of due attempts, or of a late batch of events.
     crowd: Option<TenantId>,
     /// The batch's number among the process's batches.
     pub(crate) number: u64,
