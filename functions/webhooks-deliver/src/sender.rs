@@ -26,6 +26,7 @@ use crate::{
     observe,
     outgoing::{Due, Ended},
     receivers::{Receiver, Receivers},
+    record::BACKLOG,
     slots::{At, Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},
     turn::{LATER, SHORTLY, Turn, longest, postponed, rest, without_turn},
@@ -71,11 +72,13 @@ impl Sender {
             (_, standing) => standing,
         };
         let (is_crowd, is_test) = (batch.is_crowd(&due), due.is_test());
-        let turn_at = |now| Turn::of(from, standing, batch.is_late && receiver.lingers(now), is_crowd, is_test);
         let due_at = due.delivery.next_attempt_at.unwrap_or(now);
         let lane = |queue| lane(&receiver, queue, standing, now);
         let until = || batch.last_start.min(Instant::now() + PATIENCE);
-        let turn = turn_at(now);
+        let turn = Turn::of(from, standing, batch.is_late && receiver.lingers(now), is_crowd, is_test);
+        // The queue for slow receivers would not have slots for most of a crowd's attempts, either.
+        let is_late = batch.is_late || now.since(due_at) > BACKLOG;
+        let makes_way = turn == Turn::Soon && is_late && is_crowd && !is_test;
         let slot = match turn {
             Turn::Yields => return yields(due),
             Turn::Elsewhere(queue) => {
@@ -105,8 +108,7 @@ impl Sender {
                 batch.in_progress.fetch_sub(short, Ordering::Relaxed);
                 ended
             }
-            // The responses during the wait may have shown that the receiver lingers.
-            Err(NoSlot::Full) if turn_at(Timestamp::now()) == Turn::Yields => yields(due),
+            Err(NoSlot::Full) if makes_way && receiver.standing(Timestamp::now()) == Standing::Good => yields(due),
             Err(no_slot) => without_slot(due, &receiver, from, no_slot),
         }
     }
@@ -257,7 +259,7 @@ fn after_trial(due: Due, receiver: &Receiver<'_>, now: Timestamp) -> Ended {
     }
 }
 
-/// Postpones a delivery until after the events that queue now.
+/// Postpones a crowd's delivery until after the events that queue now.
 fn yields(due: Due) -> Ended {
     let now = Timestamp::now();
     due.ended(AttemptResult::Postponed(postponed(now, LATER, now)), Queue::Slow)

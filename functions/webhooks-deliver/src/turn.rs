@@ -8,7 +8,7 @@ use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
 use crate::standing::{ANSWERS, SOON, Standing};
 
 /// The minimum postponement of an attempt that did not get a slot. `LATER` applies if the receiver hangs, since it may
-/// hold its slots for a long time, or if it lingers and most of the events that queue are from its organization.
+/// hold its slots for a long time, or if its organization crowds a queue that others wait in.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
 /// The maximum postponement, before the random part is added.

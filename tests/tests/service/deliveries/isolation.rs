@@ -285,6 +285,30 @@ async fn a_barely_quick_receiver_yields_while_other_events_wait() {
     }
 }
 
+/// In the queue for slow receivers, these attempts would not get slots either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_without_slots_waits_longer_while_events_queue() {
+    for (queued, is_late) in [(0, false), (1100, true)] {
+        // After a quick response, the receiver gets ten attempts at once.
+        let receiver = Moody::start(|earlier| (Duration::from_millis(if earlier == 0 { 0 } else { 400 }), 200)).await;
+        let (world, tenant, _) = world_with(&[], receiver.url()).await;
+        world.deliver(event(&tenant.id, 0)).await;
+        for job in 1..=20 {
+            world.enqueue("job-events", event(&tenant.id, job)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(queued)).await;
+        let without_slots = async {
+            until(async || receiver.requests() == 11).await;
+            poll(&world, "job-events", 10).await;
+            untried(&world, &tenant.id).await
+        };
+        let (_, untried) = tokio::join!(poll(&world, "job-events", 10), without_slots);
+        assert_eq!(untried.len(), 10);
+        let soon = Timestamp::now().after(Duration::from_secs(1));
+        assert!(untried.iter().all(|delivery| (delivery.next_attempt_at > Some(soon)) == is_late), "{untried:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_a_slow_receiver_have_a_separate_queue() {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (200, &[]), (200, &[])]).await;
