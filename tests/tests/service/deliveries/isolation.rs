@@ -285,28 +285,37 @@ async fn a_barely_quick_receiver_yields_while_other_events_wait() {
     }
 }
 
-/// In the queue for slow receivers, these attempts would not get slots either.
+/// In the queue for slow receivers, most of these attempts would not get slots either.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_without_slots_waits_longer_while_events_queue() {
-    for (queued, is_late) in [(0, false), (1100, true)] {
-        // After a quick response, the receiver gets ten attempts at once.
-        let receiver = Moody::start(|earlier| (Duration::from_millis(if earlier == 0 { 0 } else { 400 }), 200)).await;
-        let (world, tenant, _) = world_with(&[], receiver.url()).await;
+async fn a_crowd_without_slots_waits_longer_than_a_few_deliveries() {
+    let cases = [("job-events", 10), ("job-events", 4), ("deliveries", 10), ("deliveries", 4)];
+    let check = async |(queue, others)| {
+        let jobs = 10 + others;
+        let errors = if queue == "deliveries" { jobs } else { 0 };
+        // A quick response, one error for each retry, and then attempts that keep their slots.
+        let receiver = Moody::start(move |earlier| match earlier {
+            0 => (Duration::ZERO, 200),
+            earlier if earlier <= errors => (Duration::ZERO, 500),
+            _ => (Duration::from_millis(400), 200),
+        });
+        let receiver = receiver.await;
+        let (world, tenant, _) = world_with(&[("RETRY_SCHEDULE", "0,1000")], receiver.url()).await;
         world.deliver(event(&tenant.id, 0)).await;
-        for job in 1..=20 {
+        for job in 1..=jobs {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
-        tokio::time::sleep(Duration::from_millis(queued)).await;
+        poll(&world, "job-events", errors).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
         let without_slots = async {
-            until(async || receiver.requests() == 11).await;
-            poll(&world, "job-events", 10).await;
-            untried(&world, &tenant.id).await
+            until(async || receiver.requests() == 11 + errors).await;
+            poll(&world, queue, others).await;
         };
-        let (_, untried) = tokio::join!(poll(&world, "job-events", 10), without_slots);
-        assert_eq!(untried.len(), 10);
-        let soon = Timestamp::now().after(Duration::from_secs(1));
-        assert!(untried.iter().all(|delivery| (delivery.next_attempt_at > Some(soon)) == is_late), "{untried:?}");
-    }
+        tokio::join!(poll(&world, queue, 10), without_slots);
+        assert_eq!(waiting(&world).await, [0, 0, others, 0], "{queue}");
+        let few = if others < 5 { others } else { 0 };
+        assert_eq!(world.poll("slow-deliveries").await, few, "{queue}: the messages of a crowd are delayed");
+    };
+    join_all(cases.map(check)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
