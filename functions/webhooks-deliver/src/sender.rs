@@ -3,8 +3,8 @@
 //! An attempt waits up to two seconds for a slot, and at most 20 of a tenant's attempts wait in a process. An attempt
 //! without a slot is postponed. The delay is one to two times the longer of its wait so far and its receiver's silence
 //! (the time since the receiver last answered), up to two hours and never beyond the delivery's deadline. Long waits
-//! therefore cost few tries and end at different times. While records queue, a crowd's attempts at good receivers wait
-//! three to six seconds.
+//! therefore cost few tries and end at different times. While records queue, a crowd's attempts at good receivers
+//! instead wait three to six seconds.
 //!
 //! A hanging receiver that is silent gets **probes**: up to four attempts, from one process at a time, and then a
 //! pause. The pause is the maximum duration of an attempt or a tenth of the silence, whichever is longer, up to five
@@ -77,8 +77,8 @@ impl Sender {
         let lane = |queue| lane(&receiver, queue, standing, now);
         let until = || batch.last_start.min(Instant::now() + PATIENCE);
         let turn = Turn::of(from, standing, batch.is_late && receiver.lingers(now), is_crowd, is_test);
-        // The queue for slow receivers would not have slots for most of a crowd's attempts, either.
         let is_late = batch.is_late || now.since(due_at) > BACKLOG;
+        // The queue for slow receivers would not have slots for most of a crowd's attempts, either.
         let makes_way = turn == Turn::Soon && is_late && is_crowd && !is_test;
         let slot = match turn {
             Turn::Yields => return yields(due),
