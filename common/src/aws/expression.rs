@@ -95,9 +95,14 @@ impl Attribute {
         Expression::new(format!("contains({self}, ?)"), [element])
     }
 
-    /// True if the attribute is larger than `size` bytes.
+    /// True if the attribute is larger than `size`: bytes of a text or binary value, or elements of a set.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])
+    }
+
+    /// True if the attribute is smaller than `size`.
+    pub(crate) fn is_smaller_than(self, size: AttributeValue) -> Condition {
+        Expression::new(format!("size({self}) < ?"), [size])
     }
 }
 

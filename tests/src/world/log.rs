@@ -9,6 +9,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, Status},
         endpoints::{Endpoints, News},
+        job_failures::JobFailures,
         log::{Log, search::Filter},
     },
 };
@@ -22,6 +23,13 @@ impl World {
     pub fn delivery_log(&self) -> Log {
         let env = self.delivering();
         Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    }
+
+    /// The failing workflows of all tenants.
+    #[must_use]
+    pub fn job_failures(&self) -> JobFailures {
+        let env = self.delivering();
+        JobFailures::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
     }
 
     /// The endpoints of all tenants.

@@ -4,7 +4,13 @@ mod crashes;
 mod limits;
 mod mails;
 
-use common::timestamp::Timestamp;
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        event::JobEvent,
+        job_failures::{FailedJob, JobFailure, Workflow},
+    },
+};
 use serde_json::{Value, json};
 use tests::{World, event, text};
 
@@ -22,6 +28,12 @@ pub(crate) fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value 
     event["event"] = json!("job.failed");
     event["workflow"] = json!(workflow);
     event
+}
+
+/// The workflow `a`, and a failed job, as read from its event.
+fn failure(tenant: &str, job: impl ToString, now: Timestamp) -> (Workflow, JobFailure) {
+    let event = JobEvent::parse(&failed(tenant, "a", job).to_string(), now).expect("an event");
+    FailedJob::of(&event, false).and_then(|failed| failed.read()).expect("a failure")
 }
 
 /// The emails to the notification address, oldest first.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 
 use super::{
-    failing::Failing,
+    failing::{FULL, Failing},
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
     table::{
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     aws::{
         dynamo::{Attribute, Item, Record, get, number, text},
-        expression::{Condition, query},
+        expression::{Condition, Update, query},
         failure,
     },
     error::{Error, Result},
@@ -31,8 +31,9 @@ const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Records a workflow's failures (at least one, newest first), creating a pending notice. The call can be repeated
-    /// safely, because each failure counts only once.
+    /// Records a workflow's failures (at least one, newest first), creating a pending notice. Each failure counts once,
+    /// even if the call is repeated, until the notice has [`FULL`] ids. From then on, failures are only counted, so the
+    /// item stays small, even if the email is late.
     pub async fn note(
         &self,
         tenant: &TenantId,
@@ -41,11 +42,41 @@ impl JobFailures {
         write: Write,
         now: Timestamp,
     ) -> Result<Noted> {
-        let (has_ids, more) = match write {
-            Write::Ids { more } => (true, more),
-            Write::Count { more } => (false, more),
-            Write::None => (false, 0),
+        let send = |update: Update| update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job");
+        let counted = |more| self.noted(tenant, workflow, failures, more, now);
+        let noted = match write {
+            Write::Ids { more } => {
+                let full = i64::try_from(FULL).unwrap_or(i64::MAX);
+                let has_room = FAILED.is_absent().or(FAILED.is_smaller_than(number(full)));
+                let mut with_ids = counted(more).only_if(has_room);
+                if let Some(ids) = ids(failures.iter().map(|failure| &failure.id)) {
+                    with_ids = with_ids.add(FAILED, ids);
+                }
+                let new = failures.iter().filter(|failure| !failure.id.is_repeated).count();
+                let new = u64::try_from(new).unwrap_or(u64::MAX);
+                match send(with_ids).await? {
+                    None => send(counted(more.saturating_add(new))).await?,
+                    noted => noted,
+                }
+            }
+            Write::Count { more } => send(counted(more)).await?,
+            Write::None => send(counted(0)).await?,
         };
+        let noted = noted.unwrap_or_default();
+        let failing =
+            read(&noted)?.ok_or_else(|| Error::Internal("a failed job was recorded without a notice".to_owned()))?;
+        Ok(Noted { is_full: failing.is_full(), due: failing.due() })
+    }
+
+    /// Builds the update that makes `failures` the newest ones, and counts `more` failures.
+    fn noted(
+        &self,
+        tenant: &TenantId,
+        workflow: &Workflow,
+        failures: &[JobFailure],
+        more: u64,
+        now: Timestamp,
+    ) -> Update {
         let (again, new): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.id.is_repeated);
         let newest = NEWEST.into_iter().zip(&new).chain([AGAIN].into_iter().zip(&again));
         let mut update = self
@@ -60,17 +91,10 @@ impl JobFailures {
         for (from, to) in NEWEST.into_iter().zip(NEWEST.into_iter().skip(new.len())).filter(|_| !new.is_empty()) {
             update = update.copy_or(to, from, AttributeValue::M(Item::new()));
         }
-        if let Some(ids) = ids(failures.iter().map(|failure| &failure.id)).filter(|_| has_ids) {
-            update = update.add(FAILED, ids);
-        }
         if more > 0 {
             update = update.add(MORE, number(i64::try_from(more).unwrap_or(i64::MAX)));
         }
-        let noted =
-            update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job").await?.unwrap_or_default();
-        let failing =
-            read(&noted)?.ok_or_else(|| Error::Internal("a failed job was recorded without a notice".to_owned()))?;
-        Ok(Noted { is_full: failing.is_full(), due: failing.due() })
+        update
     }
 
     /// Lists workflows with a pending notice, by tenant. If there are very many, the list is incomplete. The index lags

@@ -1,8 +1,9 @@
 //! Storms: workflows that fail so often that a process does not write each failure.
 //!
-//! A storm begins when a pending notice contains the maximum number of ids and will not be sent before a certain time.
-//! Until that time, a process only counts further failures and writes the count once a minute. If a process stops, its
-//! count is lost, and the number in the email is too low.
+//! A storm begins when a pending notice contains the maximum number of ids. Until shortly before the notice can be sent,
+//! a process only counts further failures and writes the count once a minute. From then on, it writes every second, so
+//! the email has the current number, and less and less often if the email is late. If a process stops, its count is
+//! lost, and the number in the email is too low.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::timestamp::Timestamp;
 
 /// A margin for clock differences and the duration of a write.
 const MARGIN: Duration = Duration::from_secs(10);
+/// The minimum time between two writes of a process, when the email is about to be sent.
+const SHORT: Duration = Duration::from_secs(1);
 /// The time between two writes of a process's count.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -45,8 +48,9 @@ pub enum Write {
 impl Storm {
     /// Returns the storm that begins after a process has recorded failures, if any.
     pub fn after(noted: &Noted, now: Timestamp) -> Option<Self> {
-        let until = noted.due.before(MARGIN);
-        (noted.is_full && now < until).then(|| Self { until, next_write: now.after(PAUSE), counted: 0 })
+        let pause = now.since(noted.due).clamp(SHORT, PAUSE);
+        let until = noted.due.before(MARGIN).max(now.after(pause));
+        noted.is_full.then(|| Self { until, next_write: now.after(PAUSE), counted: 0 })
     }
 }
 
@@ -76,7 +80,6 @@ mod tests {
         let second = |second| now.after(Duration::from_secs(second));
         let noted = |is_full| Noted { is_full, due: second(200) };
         assert_eq!(Storm::after(&noted(false), now), None);
-        assert_eq!(Storm::after(&noted(true), second(190)), None);
         let mut storm = Storm::after(&noted(true), now);
         let writes: Vec<_> = [1, 59, 60, 61, 119, 120, 179, 190, 191]
             .map(|at| write(&mut storm, 10, second(at)))
@@ -85,5 +88,15 @@ mod tests {
             .collect();
         let counted = |more| Write::Count { more };
         assert_eq!(writes, [counted(30), counted(30), Write::Ids { more: 10 }, Write::Ids { more: 0 }]);
+    }
+
+    #[test]
+    fn writes_become_rarer_while_an_email_is_late() {
+        let due = Timestamp::from_millisecond(1_769_860_800_000);
+        let pause =
+            |now: Timestamp| Storm::after(&Noted { is_full: true, due }, now).map(|storm| storm.until.since(now));
+        let late = [0, 20, 3600].map(|second| pause(due.after(Duration::from_secs(second))));
+        assert_eq!([pause(due.before(SHORT)), late[0]], [Some(SHORT); 2]);
+        assert_eq!(late[1..], [Some(Duration::from_secs(20)), Some(PAUSE)]);
     }
 }

@@ -3,18 +3,13 @@
 use std::collections::HashSet;
 
 use common::{
-    aws::clients::Aws,
-    config::Env,
     timestamp::Timestamp,
-    webhooks::{
-        event::JobEvent,
-        job_failures::{FailedJob, JobFailures, NoticeStep, storm::Write},
-    },
+    webhooks::job_failures::{NoticeStep, storm::Write},
 };
 use serde_json::json;
 use tests::{Call, Doomed, Receiver, World, at_each_call, context, size};
 
-use super::{HOUR, MINUTE, failed, later, mails, reported, said};
+use super::{HOUR, MINUTE, failed, failure, later, mails, reported, said};
 use crate::notices::sweep;
 
 fn is_note(call: &Call) -> bool {
@@ -133,21 +128,12 @@ async fn an_unsendable_email_is_retried_without_blocking_others() {
 async fn a_failure_during_an_email_is_in_the_next_one() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let settings = world.stack.environment("deliveries-wake").expect("a function").clone();
-    let env = Env::new(move |name| settings.get(name).cloned());
-    let table = JobFailures::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
-    let owner = tenant.id.parse().expect("an id");
+    let (table, owner) = (world.job_failures(), tenant.id.parse().expect("an id"));
     let (now, ids) = (Timestamp::now(), Write::Ids { more: 0 });
-    let failure = |job: u8| {
-        let event = JobEvent::parse(&failed(&tenant.id, "a", job).to_string(), now).expect("an event");
-        FailedJob::of(&event, false).and_then(|failed| failed.read()).expect("a failure")
-    };
+    let failure = |job: u64| failure(&tenant.id, job, now);
     for (more, left) in [(0, 1), (5, 1)] {
         let (workflow, first) = failure(more);
-        table
-            .note(&owner, &workflow, &[first], Write::Ids { more: more.into() }, now)
-            .await
-            .expect("the write succeeds");
+        table.note(&owner, &workflow, &[first], Write::Ids { more }, now).await.expect("the write succeeds");
         let read = table.failing(&owner, &workflow.key).await.expect("the read succeeds").expect("it is pending");
         table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("the write succeeds");
         table.reported(&owner, &workflow.key, &read, now).await.expect("the report succeeds");

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use common::timestamp::Timestamp;
+use common::{timestamp::Timestamp, webhooks::job_failures::storm::Write};
 use serde_json::json;
 use tests::{Call, Receiver, World, event, text};
 use tokio::time::Instant;
 
-use super::{HOUR, MINUTE, failed, later, mails, reported, said};
+use super::{HOUR, MINUTE, failed, failure, later, mails, reported, said};
 use crate::notices::sweep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -134,6 +134,26 @@ async fn up_to_a_hundred_failures_are_counted_exactly() {
     assert_eq!(reported(&world).await, [said("a", "90")]);
     sweep(&world, later(2 * HOUR)).await;
     assert_eq!(reported(&world).await.len(), 1);
+}
+
+/// An email may have to wait for the next day's limit while its workflow keeps failing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_that_keeps_failing_has_a_small_item() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (table, owner, now) = (world.job_failures(), tenant.id.parse().expect("an id"), Timestamp::now());
+    for batch in 0..30 {
+        let failed = (0..10).map(|job| failure(&tenant.id, 10 * batch + job, now));
+        let (mut workflows, failures): (Vec<_>, Vec<_>) = failed.unzip();
+        let (workflow, ids) = (workflows.pop().expect("a workflow"), Write::Ids { more: 0 });
+        let noted = table.note(&owner, &workflow, &failures, ids, now).await.expect("it is recorded");
+        assert_eq!(noted.is_full, batch >= 9, "{batch}");
+    }
+    let items = world.items("webhook-endpoints").await;
+    let ids = items.iter().find_map(|item| item.get("failed")?.as_ss().ok()).expect("ids");
+    assert_eq!(ids.len(), 100);
+    sweep(&world, later(2 * MINUTE)).await;
+    assert_eq!(reported(&world).await, [said("a", "about 300")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
