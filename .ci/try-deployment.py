@@ -23,11 +23,14 @@ PARAMETERS = {
     "AllowHttpDestinations": "true",
     "AllowedDestinations": "127.0.0.0/8",
 }
-# The time limit in seconds.
+# Seconds to wait for a process, a response or a delivery.
 PATIENCE = 60
 
-# Must be set before the imports, which read them.
+# Before the imports, which read them. The caller's settings must not lead to AWS or to a proxy.
+for name in [name for name in os.environ if name.startswith("AWS_")]:
+    del os.environ[name]
 os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+os.environ |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 import boto3, samcli, samtranslator.yaml_helper  # noqa: E402
 from moto.core.config import default_user_config  # noqa: E402
@@ -43,14 +46,13 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def post(url, body, headers={}):
-    """Posts to this machine. Returns the status, headers and content of the response."""
+def post(url, body):
+    """Posts to this machine. Returns the content of the response."""
     address = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(address.netloc, timeout=PATIENCE)
     with contextlib.closing(connection):
-        connection.request("POST", address.path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.headers, response.read()
+        connection.request("POST", address.path, body)
+        return connection.getresponse().read()
 
 
 def deploy(folder):
@@ -60,11 +62,14 @@ def deploy(folder):
     files = ["--template-file", PACKAGE / "template.yaml", "--output-template-file", packaged]
     sam = pathlib.Path(sys.executable).parent / "sam"
     environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
-    subprocess.run([sam, "package", *files, "--s3-bucket", "uploads"], env=environment, check=True, capture_output=True)
+    package = [sam, "package", *files, "--s3-bucket", "uploads"]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    packed = subprocess.run(package, env=environment, timeout=PATIENCE, **output)
+    assert packed.returncode == 0, packed.stdout.decode()
     # CloudFormation does this itself.
     source = samtranslator.yaml_helper.yaml_parse(packaged.read_text())
     template = transform(source, PARAMETERS, ManagedPolicyLoader(boto3.client("iam")))
-    # Moto's CloudFormation does not support these two resources.
+    # Moto's CloudFormation supports neither the API of this output nor this resource.
     del template["Outputs"]["ApiUrl"], template["Resources"]["MailConfigurationSet"]
     template["Parameters"]["MailConfigurationSet"] = {"Type": "String", "Default": "mail"}
     boto3.client("sesv2").create_configuration_set(ConfigurationSetName="mail")
@@ -95,8 +100,7 @@ class Functions:
         if name not in self.ports:
             self.start(name)
         url = f"http://127.0.0.1:{self.ports[name]}/2015-03-31/functions/function/invocations"
-        _, _, answer = post(url, json.dumps(event))
-        answer = json.loads(answer)
+        answer = json.loads(post(url, json.dumps(event)))
         assert not (isinstance(answer, dict) and "errorType" in answer), (name, answer)
         return answer
 
@@ -205,15 +209,17 @@ class Api:
 class Triggers:
     """The mappings from queues to functions."""
 
-    def __init__(self, functions):
+    def __init__(self, template, functions):
         self.functions, self.mappings = functions, []
         calls, self.sqs = boto3.client("lambda"), boto3.client("sqs")
         for mapping in calls.list_event_source_mappings()["EventSourceMappings"]:
             arn, function = mapping["EventSourceArn"], mapping["FunctionArn"].split(":")[6]
             self.mappings.append((arn, self.url(arn.split(":")[-1]), function, mapping["BatchSize"]))
+            assert mapping["State"] == "Enabled", mapping
             # Moto would delete the messages without a run of the function.
             calls.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
-        assert len(self.mappings) > 1, self.mappings
+        types = [resource["Type"] for resource in template["Resources"].values()]
+        assert len(self.mappings) == types.count("AWS::Lambda::EventSourceMapping"), self.mappings
 
     def url(self, name):
         return self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
@@ -273,7 +279,7 @@ def received(triggers, secret):
 
 
 def use(api, triggers):
-    """From sign-up to a signed delivery, its resend, and its page in the console."""
+    """Signs up, receives and resends a delivery, and opens its page."""
     account = {
         "name": "Ada Lovelace",
         "email": "ada@example.com",
@@ -314,7 +320,7 @@ def use(api, triggers):
     delivery = api.rpc("deliveries/get", {"delivery_id": delivery["delivery_id"]}, key)["delivery"]
     assert (delivery["status"], delivery["attempts"]) == ("delivered", 2), delivery
 
-    # Not the first page: Moto cannot read its counts, because they are in an index and read by PartiQL.
+    # The delivery's page, because Moto cannot run the first page's PartiQL query, which reads an index.
     page = api.call("GET", f"/console/deliveries/{delivery['delivery_id']}")
     assert "Analytical Engines" in page and url in page and "job-1" in page, page
 
@@ -334,7 +340,7 @@ def main():
     try:
         template = deploy(folder)
         functions = Functions(emulator, folder)
-        use(Api(template, functions), Triggers(functions))
+        use(Api(template, functions), Triggers(template, functions))
     except Exception:
         print(functions and functions.logs(), file=sys.stderr)
         raise

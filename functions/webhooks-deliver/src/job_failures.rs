@@ -1,7 +1,7 @@
 //! Records failed jobs for the emails to their organizations, whether or not their events are delivered.
 //!
 //! A batch's failures are written after its attempts have ended, while the ledger stores the results, with one write
-//! per workflow and organization. If a write fails, its records stay in their queue. When SQS redelivers them, the log
+//! per workflow and organization, or two if the workflow's notice is full. If a write fails, its records stay in their queue. When SQS redelivers them, the log
 //! is read first, so the events are not delivered twice.
 
 use std::{collections::BTreeMap, sync::Mutex};
@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::job_failures::{
         FailedJob, JobFailure, JobFailures, Workflow, WorkflowKey,
-        storm::{self, Storm, Write},
+        storm::{self, Storm},
     },
 };
 
@@ -54,10 +54,7 @@ impl Notes {
         let failures = JobFailure::newest_first(failures);
         let new = failures.iter().filter(|failure| !failure.id.is_repeated()).count();
         let new = u64::try_from(new).unwrap_or(u64::MAX);
-        let write = storm::write(lock(&self.storms).of(key.clone()), new, now);
-        if write == Write::None {
-            return Vec::new();
-        }
+        let Some(write) = storm::write(lock(&self.storms).of(key.clone()), new, now) else { return Vec::new() };
         match self.table.note(&key.0, &workflow, &failures, write, now).await {
             Ok(noted) => {
                 let mut storms = lock(&self.storms);

@@ -31,9 +31,9 @@ const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Records a workflow's failures (at least one, newest first), creating a pending notice. Each failure counts once,
-    /// even if the call is repeated, until the notice has [`FULL`] ids. From then on, failures are only counted, so the
-    /// item stays small, even if the email is late.
+    /// Records a workflow's failures (at least one, newest first), creating a pending notice. Until the notice has
+    /// [`FULL`] ids, each failure counts once, even if the call is repeated. From then on, failures are only counted, and
+    /// a repeated call may count them twice. The item therefore stays small even if the email is late.
     pub async fn note(
         &self,
         tenant: &TenantId,
@@ -43,7 +43,7 @@ impl JobFailures {
         now: Timestamp,
     ) -> Result<Noted> {
         let send = |update: Update| update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job");
-        let counted = |more| self.noted(tenant, workflow, failures, more, now);
+        let counted = |more| self.counting(tenant, workflow, failures, more, now);
         let noted = match write {
             Write::Ids { more } => {
                 let full = i64::try_from(FULL).unwrap_or(i64::MAX);
@@ -60,7 +60,6 @@ impl JobFailures {
                 }
             }
             Write::Count { more } => send(counted(more)).await?,
-            Write::None => send(counted(0)).await?,
         };
         let noted = noted.unwrap_or_default();
         let failing =
@@ -69,7 +68,7 @@ impl JobFailures {
     }
 
     /// Builds the update that makes `failures` the newest ones, and counts `more` failures.
-    fn noted(
+    fn counting(
         &self,
         tenant: &TenantId,
         workflow: &Workflow,

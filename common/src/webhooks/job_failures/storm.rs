@@ -1,9 +1,10 @@
 //! Storms: workflows that fail so often that a process does not write each failure.
 //!
-//! A storm begins when a pending notice contains the maximum number of ids. Until shortly before the notice can be sent,
-//! a process only counts further failures and writes the count once a minute. From then on, it writes every second, so
-//! the email has the current number, and less and less often if the email is late. If a process stops, its count is
-//! lost, and the number in the email is too low.
+//! A storm begins when a pending notice contains the maximum number of ids. Until shortly before the notice is due, a
+//! process only counts further failures and writes the count once a minute. From ten seconds before that time on, it
+//! writes about once a second, so the email has a nearly current number. While the email is late, the interval grows to
+//! a minute. A count is written with the workflow's next failure. It is lost if the process stops or the write fails,
+//! and the number in the email is then too low.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::timestamp::Timestamp;
 
 /// A margin for clock differences and the duration of a write.
 const MARGIN: Duration = Duration::from_secs(10);
-/// The minimum time between two writes of a process, when the email is about to be sent.
+/// The minimum time between two writes of a process, once the notice is nearly due.
 const SHORT: Duration = Duration::from_secs(1);
 /// The time between two writes of a process's count.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -41,8 +42,6 @@ pub enum Write {
         /// The number of failures counted so far, including these.
         more: u64,
     },
-    /// Write nothing, because the failures have only been counted.
-    None,
 }
 
 impl Storm {
@@ -54,20 +53,20 @@ impl Storm {
     }
 }
 
-/// Decides how to write a batch with `new` new failures. If nothing is to be written, counts them.
-pub fn write(storm: &mut Option<Storm>, new: u64, now: Timestamp) -> Write {
-    let Some(known) = storm.as_mut() else { return Write::Ids { more: 0 } };
+/// Decides how to write a batch with `new` new failures. Returns `None` if they are only counted for now.
+pub fn write(storm: &mut Option<Storm>, new: u64, now: Timestamp) -> Option<Write> {
+    let Some(known) = storm.as_mut() else { return Some(Write::Ids { more: 0 }) };
     if now >= known.until {
         let more = known.counted;
         *storm = None;
-        return Write::Ids { more };
+        return Some(Write::Ids { more });
     }
     known.counted = known.counted.saturating_add(new);
     if now < known.next_write {
-        return Write::None;
+        return None;
     }
     known.next_write = now.after(PAUSE);
-    Write::Count { more: std::mem::take(&mut known.counted) }
+    Some(Write::Count { more: std::mem::take(&mut known.counted) })
 }
 
 #[cfg(test)]
@@ -84,7 +83,7 @@ mod tests {
         let writes: Vec<_> = [1, 59, 60, 61, 119, 120, 179, 190, 191]
             .map(|at| write(&mut storm, 10, second(at)))
             .into_iter()
-            .filter(|write| *write != Write::None)
+            .flatten()
             .collect();
         let counted = |more| Write::Count { more };
         assert_eq!(writes, [counted(30), counted(30), Write::Ids { more: 10 }, Write::Ids { more: 0 }]);

@@ -145,11 +145,12 @@ async fn the_local_service_plays_bounces_and_complaints() {
     ] {
         let change = json!({"debug_notification_email": address});
         assert_eq!(world.rpc(&tenant.key, "tenant/settings", change).await.status, 200);
-        let reported = async || {
-            world.rpc(&tenant.key, "tenant/settings", json!({})).await.ok()["notification_email_status"] == status
+        let reported = async {
+            while world.rpc(&tenant.key, "tenant/settings", json!({})).await.ok()["notification_email_status"] != status
+            {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         };
-        while !reported().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        tokio::time::timeout(Duration::from_secs(30), reported).await.expect("the status changes");
     }
 }
