@@ -1,8 +1,8 @@
 //! Records failed jobs for the emails to their organizations, whether or not their events are delivered.
 //!
 //! A batch's failures are written after its attempts have ended, while the ledger stores the results, with one write
-//! per workflow and organization, or two if the workflow's notice is full. If a write fails, its records stay in their queue. When SQS redelivers them, the log
-//! is read first, so the events are not delivered twice.
+//! per workflow and organization, or two if the workflow's notice is full. If a write fails, its records stay in their
+//! queue. When SQS redelivers them, the log is read first, so the events are not delivered twice.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
