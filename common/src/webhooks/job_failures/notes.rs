@@ -32,8 +32,8 @@ const PAGES: usize = 20;
 
 impl JobFailures {
     /// Records a workflow's failures (at least one, newest first), creating a pending notice. Until the notice has
-    /// [`FULL`] ids, each failure counts once, even if the call is repeated. From then on, failures are only counted, and
-    /// a repeated call may count them twice. The item therefore stays small even if the email is late.
+    /// [`FULL`] ids, each failure counts once, even if the call is repeated. From then on, failures are only counted,
+    /// and a repeated call may count them twice. The item therefore stays small even if the email is late.
     pub async fn note(
         &self,
         tenant: &TenantId,

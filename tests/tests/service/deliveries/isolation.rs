@@ -303,8 +303,8 @@ async fn a_crowd_without_slots_waits_longer_than_a_few_deliveries() {
     join_all(cases.map(check)).await;
 }
 
-/// Polls ten records whose attempts take all slots of their receiver, and this many others. `None` if the machine was so
-/// busy that a slot became free.
+/// Polls ten records whose attempts take all slots of their receiver, and this many others. `None` if the machine was
+/// so busy that a slot became free.
 async fn without_slots(queue: &str, others: usize) -> Option<World> {
     let jobs = 10 + others;
     let errors = if queue == "deliveries" { jobs } else { 0 };
