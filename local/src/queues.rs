@@ -1,19 +1,23 @@
-//! The embedded SQS, extended with features of the real one: limits, message groups, and the error names that the SDKs
-//! expect. docs/architecture.md lists the remaining differences.
+//! The embedded SQS: our own standard queues, and a crate for the queues' attributes, FIFO queues and the protocol.
+//!
+//! The crate neither selects messages by group nor keeps them, and accepts more than SQS does. docs/architecture.md
+//! lists the remaining differences.
 
+mod fair;
 mod journal;
 mod limits;
 mod messages;
 mod moves;
+mod receipt;
 mod refusal;
-mod restore;
+mod shown;
+mod store;
 
-use std::{collections::HashMap, path::Path, pin::Pin, sync::Arc};
+use std::{path::Path, pin::Pin, sync::Arc};
 
 use anyhow::Result;
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
+use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs, queue::QueueAttributes};
 use rustack_sqs_http::{
     dispatch::SqsHandler,
     response::json_response,
@@ -22,46 +26,45 @@ use rustack_sqs_http::{
 use rustack_sqs_model::{
     error::SqsError,
     input::{
-        ChangeMessageVisibilityBatchInput, ChangeMessageVisibilityInput, DeleteMessageBatchInput, DeleteMessageInput,
-        DeleteQueueInput, GetQueueAttributesInput, PurgeQueueInput, ReceiveMessageInput, SendMessageBatchInput,
-        SendMessageInput,
+        ChangeMessageVisibilityBatchInput, ChangeMessageVisibilityInput, CreateQueueInput, DeleteMessageBatchInput,
+        DeleteMessageInput, DeleteQueueInput, GetQueueAttributesInput, PurgeQueueInput, ReceiveMessageInput,
+        SendMessageBatchInput, SendMessageInput, SetQueueAttributesInput,
     },
     operations::SqsOperation,
     output::{
-        ChangeMessageVisibilityBatchOutput, DeleteMessageBatchOutput, DeleteMessageOutput, DeleteQueueOutput,
-        GetQueueAttributesOutput, PurgeQueueOutput, ReceiveMessageOutput, SendMessageBatchOutput, SendMessageOutput,
+        ChangeMessageVisibilityBatchOutput, ChangeMessageVisibilityOutput, CreateQueueOutput, DeleteMessageBatchOutput,
+        DeleteMessageOutput, DeleteQueueOutput, GetQueueAttributesOutput, PurgeQueueOutput, ReceiveMessageOutput,
+        SendMessageBatchOutput, SendMessageOutput, SetQueueAttributesOutput,
     },
-    types::{ChangeMessageVisibilityBatchRequestEntry, RedrivePolicy},
+    types::{ChangeMessageVisibilityBatchResultEntry, DeleteMessageBatchResultEntry, SendMessageBatchResultEntry},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
-use tokio::sync::RwLock;
 
 pub(crate) use self::journal::Journal;
 use self::{
-    messages::{Messages, queue_name},
+    messages::{Draft, Messages, queue_name},
+    receipt::Receipt,
     refusal::{Refusal, Response},
 };
 
-/// The number of seconds that a message is kept in flight when it is about to be deleted. Deleting it takes less time.
-const HOLD: i32 = 30;
+/// The attributes of a queue that determine what happens to its messages.
+const SETTINGS: [&str; 5] =
+    ["DelaySeconds", "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds", "RedrivePolicy", "VisibilityTimeout"];
 
-/// The attribute with a message's receive count.
-const RECEIVES: &str = "ApproximateReceiveCount";
+/// The attributes with the numbers of messages that are visible, in flight and delayed.
+const COUNTS: [&str; 3] =
+    ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"];
 
 /// The queues. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Queues {
+    /// All queues with their attributes, and the messages of FIFO queues, which are lost when the process ends.
     sqs: Arc<RustackSqs>,
     /// Handles all operations without extensions.
     rest: Arc<RustackSqsHandler>,
-    messages: Arc<RwLock<Messages>>,
-}
-
-/// A queue's dead-letter queue, and the number of receives after which a message moves there.
-struct Redrive {
-    target: String,
-    after: u32,
+    /// The messages of standard queues.
+    messages: Arc<Messages>,
 }
 
 /// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
@@ -87,8 +90,8 @@ pub(crate) fn service(
     let rest = Arc::new(RustackSqsHandler::new(Arc::clone(&sqs)));
     let (journal, earlier) = path.map(Journal::open).transpose()?.unzip();
     let journal = journal.map(Arc::new);
-    let messages = Messages::new(journal.as_ref().map(Arc::downgrade), earlier.unwrap_or_default());
-    let queues = Queues { sqs, rest, messages: Arc::new(RwLock::new(messages)) };
+    let messages = Messages::new(account, journal.as_ref().map(Arc::downgrade), earlier.unwrap_or_default());
+    let queues = Queues { sqs, rest, messages: Arc::new(messages) };
     let config = SqsHttpConfig { region: region.to_owned(), ..Default::default() };
     Ok((SqsHttpService::new(Arc::new(queues), config), journal))
 }
@@ -115,14 +118,10 @@ impl Queues {
             SqsOperation::ReceiveMessage => answer(&self.receive(read(&body)?).await?),
             SqsOperation::DeleteMessage => answer(&self.delete(read(&body)?).await?),
             SqsOperation::DeleteMessageBatch => answer(&self.delete_batch(read(&body)?).await?),
-            SqsOperation::ChangeMessageVisibility => {
-                let input: ChangeMessageVisibilityInput = read(&body)?;
-                limits::visibility(input.visibility_timeout)?;
-                message_id(&input.receipt_handle)?;
-                answer(&self.sqs.change_message_visibility(input).await?)
-            }
+            SqsOperation::ChangeMessageVisibility => answer(&self.change_visibility(read(&body)?).await?),
             SqsOperation::ChangeMessageVisibilityBatch => answer(&self.change_visibility_batch(read(&body)?).await?),
             SqsOperation::StartMessageMoveTask => answer(&self.start_move(read(&body)?).await?),
+            SqsOperation::SetQueueAttributes => answer(&self.set_attributes(read(&body)?).await?),
             SqsOperation::GetQueueAttributes => answer(&self.attributes(read(&body)?).await?),
             SqsOperation::ListDeadLetterSourceQueues => {
                 let sources = self.sqs.list_dead_letter_source_queues(read(&body)?).await?;
@@ -133,192 +132,203 @@ impl Queues {
         }
     }
 
+    async fn create(&self, input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
+        let output = self.sqs.create_queue(input).await?;
+        if let Some(queue_url) = &output.queue_url {
+            self.set_up(queue_url).await?;
+        }
+        Ok(output)
+    }
+
+    async fn set_attributes(&self, input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, Refusal> {
+        let queue_url = input.queue_url.clone();
+        let output = self.sqs.set_queue_attributes(input).await?;
+        self.set_up(&queue_url).await?;
+        Ok(output)
+    }
+
+    /// Applies the attributes of a queue to its messages.
+    async fn set_up(&self, queue_url: &str) -> Result<(), Refusal> {
+        if is_fifo(queue_url) {
+            return Ok(());
+        }
+        let attribute_names = SETTINGS.iter().chain(&["QueueArn"]).map(|name| (*name).to_owned()).collect();
+        let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
+        let mut attributes = self.sqs.get_queue_attributes(input).await?.attributes;
+        let arn = attributes.remove("QueueArn").unwrap_or_default();
+        self.messages.set_up(queue_name(queue_url), &arn, QueueAttributes::from_map(&attributes, false)?);
+        Ok(())
+    }
+
     async fn delete_queue(&self, input: DeleteQueueInput) -> Result<DeleteQueueOutput, Refusal> {
         let queue = queue_name(&input.queue_url).to_owned();
-        let mut messages = self.messages.write().await;
         let output = self.sqs.delete_queue(input).await?;
-        let written = messages.purged(&queue);
-        drop(messages);
-        written.wait().await?;
+        self.messages.remove(&queue).wait().await?;
         Ok(output)
     }
 
     async fn purge(&self, input: PurgeQueueInput) -> Result<PurgeQueueOutput, Refusal> {
         let queue = queue_name(&input.queue_url).to_owned();
-        let mut messages = self.messages.write().await;
         let output = self.sqs.purge_queue(input).await?;
-        let written = messages.purged(&queue);
-        drop(messages);
-        written.wait().await?;
+        self.messages.purge(&queue).wait().await?;
         Ok(output)
     }
 
-    async fn send(&self, mut input: SendMessageInput) -> Result<SendMessageOutput, Refusal> {
+    async fn send(&self, input: SendMessageInput) -> Result<SendMessageOutput, Refusal> {
         let group = input.message_group_id.as_deref();
-        limits::message(&input.message_body, input.delay_seconds, group, &input.message_attributes)?;
-        let messages = self.messages.read().await;
-        let message = (!is_fifo(&input.queue_url)).then(|| {
-            let group = input.message_group_id.take();
-            let (body, attributes) = (&input.message_body, &input.message_attributes);
-            messages.prepare(&input.queue_url, body, attributes, input.delay_seconds, group)
-        });
-        let mut output = self.sqs.send_message(input).await?;
-        if let (Some(message), Some(id)) = (&message, &mut output.message_id) {
-            messages.note(id, message);
+        let max_size = self.max_size(&input.queue_url)?;
+        limits::message(max_size, &input.message_body, input.delay_seconds, group, &input.message_attributes)?;
+        if is_fifo(&input.queue_url) {
+            return Ok(self.sqs.send_message(input).await?);
         }
-        let written = messages.accepted(message.into_iter().collect());
-        drop(messages);
+        limits::standard(input.message_deduplication_id.as_deref())?;
+        let draft = Draft {
+            body: input.message_body,
+            attributes: input.message_attributes,
+            delay: input.delay_seconds,
+            group: input.message_group_id,
+        };
+        let (mut sent, written) = self.messages.send(&input.queue_url, vec![draft])?;
         written.wait().await?;
-        Ok(output)
+        let sent = sent.pop();
+        Ok(SendMessageOutput {
+            message_id: sent.as_ref().map(|sent| sent.id.clone()),
+            md5_of_message_body: sent.as_ref().map(|sent| sent.md5_of_body.clone()),
+            md5_of_message_attributes: sent.and_then(|sent| sent.md5_of_attributes),
+            ..SendMessageOutput::default()
+        })
     }
 
     async fn send_batch(&self, mut input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
+        let (max_size, is_fifo) = (self.max_size(&input.queue_url)?, is_fifo(&input.queue_url));
         limits::batch_size(&input.entries)?;
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
                 let group = entry.message_group_id.as_deref();
-                limits::message(&entry.message_body, entry.delay_seconds, group, &entry.message_attributes)
+                limits::message(max_size, &entry.message_body, entry.delay_seconds, group, &entry.message_attributes)?;
+                if is_fifo { Ok(()) } else { limits::standard(entry.message_deduplication_id.as_deref()) }
             },
         )?;
-        let messages = self.messages.read().await;
-        let mut prepared = HashMap::new();
-        for entry in input.entries.iter_mut().filter(|_| !is_fifo(&input.queue_url)) {
-            let group = entry.message_group_id.take();
-            let (body, attributes) = (&entry.message_body, &entry.message_attributes);
-            let message = messages.prepare(&input.queue_url, body, attributes, entry.delay_seconds, group);
-            prepared.insert(entry.id.clone(), message);
-        }
-        let mut output = SendMessageBatchOutput::default();
-        if !input.entries.is_empty() {
-            output = self.sqs.send_message_batch(input).await?;
-        }
-        let mut accepted = Vec::new();
-        for sent in &mut output.successful {
-            if let Some(message) = prepared.remove(&sent.id) {
-                messages.note(&mut sent.message_id, &message);
-                accepted.push(message);
-            }
-        }
-        let written = messages.accepted(accepted);
-        drop(messages);
-        written.wait().await?;
+        let mut output = self.send_entries(input).await?;
         output.failed.extend(refused);
         Ok(output)
     }
 
-    async fn receive(&self, mut input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
-        limits::receive(&input)?;
-        let wanted: Vec<_> = input.attribute_names.iter().chain(&input.message_system_attribute_names).collect();
-        let wants = |name: &str| wanted.iter().any(|wanted| *wanted == "All" || *wanted == name);
-        let (wants_group, wants_receives) = (wants("MessageGroupId"), wants(RECEIVES));
-        if !wants_receives {
-            input.message_system_attribute_names.push(RECEIVES.to_owned());
+    /// Sends the entries of a batch that are valid.
+    async fn send_entries(&self, input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
+        if input.entries.is_empty() {
+            return Ok(SendMessageBatchOutput::default());
         }
-        let queue_url = input.queue_url.clone();
-        let mut output = self.sqs.receive_message(input).await?;
-        if output.messages.is_empty() {
-            return Ok(output);
+        if is_fifo(&input.queue_url) {
+            return Ok(self.sqs.send_message_batch(input).await?);
         }
-        let redrive = self.redrive(&queue_url).await;
-        let messages = self.messages.write().await;
-        let mut received = Vec::new();
-        for message in &mut output.messages {
-            let receives = message.attributes.get(RECEIVES).and_then(|receives| receives.parse().ok()).unwrap_or(1);
-            if !wants_receives {
-                message.attributes.remove(RECEIVES);
-            }
-            if let Some(key) = messages.complete(message, wants_group) {
-                // If the last permitted receive fails, the message becomes a dead letter. The embedded SQS does not
-                // report that, so the move is recorded in advance.
-                let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
-                let (queue, receives) =
-                    last.map_or((queue_name(&queue_url), receives), |redrive| (redrive.target.as_str(), 0));
-                received.push((key, queue.to_owned(), receives));
-            }
-        }
-        messages.received(received);
-        Ok(output)
+        let drafts = input.entries.into_iter().map(|entry| {
+            let draft = Draft {
+                body: entry.message_body,
+                attributes: entry.message_attributes,
+                delay: entry.delay_seconds,
+                group: entry.message_group_id,
+            };
+            (entry.id, draft)
+        });
+        let (ids, drafts): (Vec<_>, _) = drafts.unzip();
+        let (sent, written) = self.messages.send(&input.queue_url, drafts)?;
+        written.wait().await?;
+        let successful = ids.into_iter().zip(sent).map(|(id, sent)| SendMessageBatchResultEntry {
+            id,
+            message_id: sent.id,
+            md5_of_message_body: sent.md5_of_body,
+            md5_of_message_attributes: sent.md5_of_attributes,
+            sequence_number: None,
+        });
+        Ok(SendMessageBatchOutput { successful: successful.collect(), failed: Vec::new() })
     }
 
-    /// Returns a queue's redrive policy, if messages are kept.
-    async fn redrive(&self, queue_url: &str) -> Option<Redrive> {
-        if !self.messages.read().await.are_kept() {
-            return None;
+    /// The maximum size of a queue's messages. The embedded crate checks those of FIFO queues.
+    fn max_size(&self, queue_url: &str) -> Result<usize, Refusal> {
+        if is_fifo(queue_url) { Ok(limits::MAX_SIZE) } else { self.messages.max_size(queue_url) }
+    }
+
+    async fn receive(&self, input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
+        limits::receive(&input)?;
+        if is_fifo(&input.queue_url) {
+            return Ok(self.sqs.receive_message(input).await?);
         }
-        let attribute_names = vec!["RedrivePolicy".to_owned()];
-        let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
-        // An error means that the queue has just been deleted.
-        let attributes = self.sqs.get_queue_attributes(input).await.ok()?.attributes;
-        let policy: RedrivePolicy = serde_json::from_str(attributes.get("RedrivePolicy")?).ok()?;
-        let target = policy.dead_letter_target_arn.rsplit(':').next()?.to_owned();
-        Some(Redrive { target, after: policy.max_receive_count.try_into().ok()? })
+        Ok(ReceiveMessageOutput { messages: self.messages.receive(&input).await? })
     }
 
     async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, Refusal> {
-        let id = message_id(&input.receipt_handle)?;
-        let held = self.hold(&input.queue_url, vec![(id, input.receipt_handle.clone())]).await?;
-        let output = self.sqs.delete_message(input).await?;
-        self.deleted(held).await?;
-        Ok(output)
+        if is_fifo(&input.queue_url) {
+            return Ok(self.sqs.delete_message(input).await?);
+        }
+        let receipt = Receipt::read(&input.receipt_handle)?;
+        self.messages.delete(&input.queue_url, &[receipt])?.wait().await?;
+        Ok(DeleteMessageOutput {})
     }
 
     async fn delete_batch(&self, mut input: DeleteMessageBatchInput) -> Result<DeleteMessageBatchOutput, Refusal> {
-        let mut ids = HashMap::new();
+        let (mut receipts, is_fifo) = (Vec::new(), is_fifo(&input.queue_url));
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
-                ids.insert(entry.id.clone(), message_id(&entry.receipt_handle)?);
+                if !is_fifo {
+                    receipts.push(Receipt::read(&entry.receipt_handle)?);
+                }
                 Ok(())
             },
         )?;
         let mut output = DeleteMessageBatchOutput::default();
-        if !input.entries.is_empty() {
-            let handles = input.entries.iter().map(|entry| (entry.id.clone(), entry.receipt_handle.clone())).collect();
-            let held = self.hold(&input.queue_url, handles).await?;
+        if is_fifo {
+            // No entry is refused, so the batch is not empty.
             output = self.sqs.delete_message_batch(input).await?;
-            self.deleted(held.iter().filter_map(|id| ids.remove(id)).collect()).await?;
+        } else {
+            self.messages.delete(&input.queue_url, &receipts)?.wait().await?;
+            let deleted = input.entries.into_iter().map(|entry| DeleteMessageBatchResultEntry { id: entry.id });
+            output.successful = deleted.collect();
         }
         output.failed.extend(refused);
         Ok(output)
     }
 
-    /// Keeps messages in flight until they are deleted. Returns the ids for the valid handles, because the embedded SQS
-    /// reports success even for an expired handle, which does not delete anything.
-    async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
-        let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
-            id,
-            receipt_handle,
-            visibility_timeout: HOLD,
-        });
-        let input = ChangeMessageVisibilityBatchInput { queue_url: queue_url.to_owned(), entries: entries.collect() };
-        let held = self.sqs.change_message_visibility_batch(input).await?.successful;
-        Ok(held.into_iter().map(|entry| entry.id).collect())
-    }
-
-    async fn deleted(&self, ids: Vec<String>) -> Result<(), Refusal> {
-        let written = self.messages.read().await.deleted(&ids);
-        written.wait().await?;
-        self.messages.read().await.forget(&ids);
-        Ok(())
+    async fn change_visibility(
+        &self,
+        input: ChangeMessageVisibilityInput,
+    ) -> Result<ChangeMessageVisibilityOutput, Refusal> {
+        limits::visibility(input.visibility_timeout)?;
+        if is_fifo(&input.queue_url) {
+            return Ok(self.sqs.change_message_visibility(input).await?);
+        }
+        let receipt = Receipt::read(&input.receipt_handle)?;
+        self.messages.change_visibility(&input.queue_url, receipt, input.visibility_timeout)?;
+        Ok(ChangeMessageVisibilityOutput {})
     }
 
     async fn change_visibility_batch(
         &self,
         mut input: ChangeMessageVisibilityBatchInput,
     ) -> Result<ChangeMessageVisibilityBatchOutput, Refusal> {
+        let (queue_url, is_fifo) = (input.queue_url.clone(), is_fifo(&input.queue_url));
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
                 limits::visibility(entry.visibility_timeout)?;
-                message_id(&entry.receipt_handle).map(drop)
+                if is_fifo {
+                    return Ok(());
+                }
+                let receipt = Receipt::read(&entry.receipt_handle)?;
+                // The last check: whether the receipt is still valid.
+                self.messages.change_visibility(&queue_url, receipt, entry.visibility_timeout)
             },
         )?;
         let mut output = ChangeMessageVisibilityBatchOutput::default();
-        if !input.entries.is_empty() {
+        if !is_fifo {
+            let changed = input.entries.into_iter();
+            output.successful = changed.map(|entry| ChangeMessageVisibilityBatchResultEntry { id: entry.id }).collect();
+        } else if !input.entries.is_empty() {
             output = self.sqs.change_message_visibility_batch(input).await?;
         }
         output.failed.extend(refused);
@@ -327,24 +337,22 @@ impl Queues {
 
     async fn attributes(&self, input: GetQueueAttributesInput) -> Result<GetQueueAttributesOutput, Refusal> {
         let none_wanted = input.attribute_names.is_empty();
+        let counts = self.messages.counts(&input.queue_url);
         let mut output = self.sqs.get_queue_attributes(input).await?;
         if none_wanted {
             output.attributes.clear();
+        }
+        for (name, count) in COUNTS.iter().zip(counts.into_iter().flatten()) {
+            if let Some(value) = output.attributes.get_mut(*name) {
+                *value = count.to_string();
+            }
         }
         Ok(output)
     }
 }
 
-/// Messages in FIFO queues are left to the embedded SQS, and are lost when the process ends.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
-}
-
-/// Returns the id of the message that a receipt handle belongs to. The decoded handle starts with the id.
-fn message_id(receipt_handle: &str) -> Result<String, Refusal> {
-    let text = BASE64_STANDARD.decode(receipt_handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let id = text.as_deref().and_then(|text| text.split_once(':')).map(|(id, _)| id.to_owned());
-    id.ok_or_else(|| Refusal::new("ReceiptHandleIsInvalid", "The input receipt handle is invalid."))
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {

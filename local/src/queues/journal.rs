@@ -9,7 +9,7 @@
 //! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
 //! makes messages cheaper under load.
 
-use std::{collections::HashMap, path::Path, thread, time::Duration};
+use std::{collections::HashMap, path::Path, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -17,7 +17,7 @@ use rustack_sqs_core::message::now_epoch_millis;
 use rustack_sqs_model::{error::SqsError, types::MessageAttributeValue};
 use tokio::sync::{mpsc, oneshot};
 
-use super::refusal::Refusal;
+use super::{fair::Group, refusal::Refusal};
 
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -57,14 +57,14 @@ pub(super) struct Message {
     pub(super) sent: i64,
     /// The delay in seconds. `None` means the queue's delay.
     pub(super) delay: Option<i32>,
-    pub(super) group: Option<String>,
+    pub(super) group: Group,
     pub(super) attributes: HashMap<String, MessageAttributeValue>,
     pub(super) body: String,
 }
 
 /// A change to messages, which are identified by their keys.
 pub(super) enum Change {
-    Accepted(Vec<Message>),
+    Accepted(Vec<Arc<Message>>),
     /// Messages were received. Contains the key of each, and the queue and receive count to restore in the next
     /// process.
     Received(Vec<(i64, String, u32)>),
@@ -198,7 +198,7 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?;
             for message in messages {
-                let Message { key, receives, queue, id, sent, delay, group, attributes, body } = message;
+                let Message { key, receives, queue, id, sent, delay, group, attributes, body } = &**message;
                 let attributes = serde_json::to_string(attributes)
                     .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
                 insert.execute(params![key, receives, queue, id, sent, delay, group, attributes, body])?;
@@ -240,7 +240,7 @@ mod tests {
             attributes: HashMap::new(),
             body: "x".repeat(10_000),
         };
-        Entry { change: Change::Accepted(vec![message]), written: oneshot::channel().0 }
+        Entry { change: Change::Accepted(vec![Arc::new(message)]), written: oneshot::channel().0 }
     }
 
     /// The disk has space for 20 pages at first, and later for more.

@@ -12,16 +12,18 @@ use super::refusal::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
-/// The embedded SQS's limit for the size of a message or batch, in bytes. The real limit is four times as high.
-const MAX_SIZE: usize = 256 * 1024;
+/// The limit for the size of a batch, in bytes. The real limit is four times as high.
+pub(super) const MAX_SIZE: usize = 256 * 1024;
+const MAX_ATTRIBUTES: usize = 10;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
-pub(super) const MAX_VISIBILITY: i32 = 12 * 60 * 60;
+const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
 
-/// Checks a message before it is sent.
+/// Checks a message before it is sent to a queue with this limit for a message's size.
 pub(super) fn message(
+    max_size: usize,
     body: &str,
     delay: Option<i32>,
     group: Option<&str>,
@@ -33,9 +35,15 @@ pub(super) fn message(
     if !body.chars().all(is_allowed) {
         return Err(Refusal::new("InvalidMessageContents", "The message contains characters outside the allowed set."));
     }
-    if size(body, attributes) > MAX_SIZE {
+    if attributes.len() > MAX_ATTRIBUTES {
+        let (number, most) = (attributes.len(), MAX_ATTRIBUTES);
+        return Err(Refusal::invalid(format!(
+            "Number of message attributes [{number}] exceeds the allowed maximum [{most}]."
+        )));
+    }
+    if size(body, attributes) > max_size {
         let message =
-            format!("One or more parameters are invalid. Reason: Message must be shorter than {MAX_SIZE} bytes.");
+            format!("One or more parameters are invalid. Reason: Message must be shorter than {max_size} bytes.");
         return Err(Refusal::invalid(message));
     }
     if group.is_some_and(|group| {
@@ -46,6 +54,16 @@ pub(super) fn message(
         ));
     }
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
+}
+
+/// Checks a message that is about to be sent to a standard queue.
+pub(super) fn standard(deduplication_id: Option<&str>) -> Result<(), Refusal> {
+    if deduplication_id.is_some() {
+        return Err(Refusal::invalid(
+            "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId.",
+        ));
+    }
+    Ok(())
 }
 
 /// Checks a batch's entries, both individually and as a whole. Keeps the valid entries, and returns the responses for

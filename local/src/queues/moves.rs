@@ -6,10 +6,13 @@ use rustack_sqs_model::input::{
 };
 use serde_json::{Value, json};
 
-use super::{HOLD, Queues, refusal::Refusal};
+use super::{Queues, refusal::Refusal};
 
 /// The maximum number of messages in a receive call.
 const MOST: i32 = 10;
+
+/// The number of seconds that a message is in flight at most before it is moved. Moving it takes less time.
+const HOLD: i32 = 30;
 
 impl Queues {
     /// Unlike SQS, moves all visible messages before responding. As in SQS, a moved message counts as a new one.

@@ -93,6 +93,67 @@ async fn a_group_is_returned_only_on_request_and_survives_a_redrive() {
     assert_eq!(group(&received[0]), Some("a"));
 }
 
+/// Sends this many messages of `group`, whose bodies are the group.
+async fn send_of(client: &Client, url: &str, group: &str, number: usize) {
+    let entries: Vec<_> = (0..number)
+        .map(|id| {
+            let entry = SendMessageBatchRequestEntry::builder().id(id.to_string()).message_body(group);
+            entry.message_group_id(group).build().expect("an entry")
+        })
+        .collect();
+    for batch in entries.chunks(10) {
+        assert_eq!(send_batch(client, url, batch.to_vec()).await, None);
+    }
+}
+
+fn bodies(messages: &[Message]) -> Vec<&str> {
+    messages.iter().filter_map(Message::body).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_with_many_messages_in_flight_does_not_delay_others() {
+    let (world, client, url) = queue().await;
+    send_of(&client, &url, "busy", 60).await;
+    send_of(&client, &url, "quiet", 1).await;
+    for _ in 0..3 {
+        assert_eq!(bodies(&receive(&client, &url, MessageSystemAttributeName::All).await), ["busy"; 10]);
+    }
+    assert_eq!(world.counts("job-events").await, [31, 30, 0]);
+    let received = receive(&client, &url, MessageSystemAttributeName::All).await;
+    assert_eq!(bodies(&received), [&["quiet"], &["busy"; 9][..]].concat());
+    // If only the busy group has messages, they are received.
+    for number in [10, 10, 1] {
+        let received = receive(&client, &url, MessageSystemAttributeName::All).await;
+        assert_eq!(bodies(&received), vec!["busy"; number]);
+    }
+    assert_eq!(world.counts("job-events").await, [0, 61, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_with_slow_messages_does_not_delay_others() {
+    let (_world, client, url) = queue().await;
+    send_of(&client, &url, "slow", 2).await;
+    let received = client.receive_message().queue_url(&url).send().await.expect("an answer").messages;
+    let received = received.expect("a message");
+    send_of(&client, &url, "quiet", 1).await;
+    let handle = received[0].receipt_handle().expect("a receipt handle");
+    client.delete_message().queue_url(&url).receipt_handle(handle).send().await.expect("the deletion succeeds");
+    let received = receive(&client, &url, MessageSystemAttributeName::All).await;
+    assert_eq!(bodies(&received), ["quiet", "slow"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_groups_the_oldest_message_is_received_first() {
+    let (_world, client, url) = queue().await;
+    let bodies_sent: Vec<_> = (0..50).map(|number| number.to_string()).collect();
+    for batch in bodies_sent.chunks(10) {
+        assert_eq!(send_batch(&client, &url, batch.iter().map(|body| entry(body, body)).collect()).await, None);
+    }
+    for batch in bodies_sent.chunks(10) {
+        assert_eq!(bodies(&receive(&client, &url, MessageSystemAttributeName::All).await), batch);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_returns_the_group_too() {
     let (_world, client, url) = queue().await;
