@@ -162,8 +162,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due. A time in the past means that the attempt is in progress, or waits its turn because
-    /// its receiver is slow or many other attempts are due. Present only while the delivery is `pending`.
+    /// When the next attempt is due. A time in the past means that the attempt is in progress, or waits for its
+    /// receiver because the receiver is slow or silent. Present only while the delivery is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub next_attempt_at: Option<Timestamp>,

@@ -193,8 +193,8 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
     }
 }
 
-/// Formats the time of the next attempt. An attempt that has been due for a while waits its turn, because its receiver
-/// is slow or many other attempts are due.
+/// Formats the time of the next attempt. An attempt that has been due for a while is in progress, or waits for its
+/// receiver, which is slow or silent.
 fn next_attempt(at: &Timestamp) -> String {
     let wait = match (clock::since(at), clock::until(at)) {
         (Some(since), _) if since > SOON => format!(" (due {} ago, waiting its turn)", clock::span(since)),

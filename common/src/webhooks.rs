@@ -9,10 +9,12 @@
 //! - [`log`]: the deliveries table.
 //! - [`queue`]: the messages that identify due attempts.
 //! - [`endpoints`]: the endpoints table, and the health of receivers.
+//! - [`drains`]: the messages that schedule an organization's drains.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;
 pub mod destination;
+pub mod drains;
 pub mod endpoints;
 pub mod event;
 pub mod job_failures;

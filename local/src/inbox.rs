@@ -31,7 +31,7 @@ use self::kept::{Kept, Shelf};
 
 /// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
-/// The delay of a slow response, which is longer than first attempts wait but shorter than an attempt's timeout.
+/// The delay of a slow response, which is late but shorter than an attempt's timeout.
 const SLOWLY: Duration = Duration::from_secs(8);
 
 /// The inbox. Clones share it.

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
-const MAX_CONCURRENCY: usize = 32;
+/// One machine has capacity for half of the concurrent invocations that the template allows.
+const SHARE: usize = 2;
 
 /// The number of seconds that a receive call waits for the first message.
 const WAIT_SECONDS: i32 = 1;
@@ -30,7 +30,7 @@ pub(crate) struct Poller {
 impl Poller {
     /// Polls until `stop` is triggered, and then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
+        let concurrency = self.mapping.scaling_config.maximum_concurrency.div_ceil(SHARE);
         let permits = Arc::new(Semaphore::new(concurrency));
         while let Some(received) = stop.run_until_cancelled(self.receive_permitted(&permits)).await {
             match received {

@@ -45,6 +45,8 @@ const SLACK: Duration = Duration::from_secs(65);
 /// An attempt that begins within this time after a sweep may have been caused by the sweep.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
+/// By then, each receiver has had its first attempt, which a drain makes.
+const NEW: Duration = minutes(5);
 /// The maximum delay of an event for a slow receiver.
 const POSTPONED: Duration = Duration::from_secs(5);
 /// The time after which the receivers are good again and events are no longer postponed.
@@ -279,7 +281,7 @@ impl Sent {
     fn violation(&self) -> Option<Violation> {
         let Self { at, taken, logged, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
-        let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
+        let is_good = *at >= NEW && *at + PROMPT < GONE || *at >= BACK + PROBATION;
         let invariant = if *at + POSTPONED >= END {
             // The event may still be in progress.
             return None;

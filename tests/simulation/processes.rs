@@ -432,7 +432,10 @@ fn note_overdue(world: &World) {
     let stored = world.stored();
     let is_overdue = |item: &&Value| {
         let due = item["next_attempt_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
-        item["status"]["S"] == "pending" && due.is_some_and(|due| due + OVERDUE_MS < world.ms())
+        // A parked delivery waits for its receiver, not for a message.
+        item["status"]["S"] == "pending"
+            && item.get("parked").is_none()
+            && due.is_some_and(|due| due + OVERDUE_MS < world.ms())
     };
     let overdue = stored.deliveries.iter().filter(is_overdue).map(Value::to_string);
     world.state().overdue.extend(overdue);

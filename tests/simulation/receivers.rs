@@ -37,8 +37,8 @@ pub(crate) struct Post {
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without a response.
     pub(crate) is_cut: bool,
-    /// When the sender closed the connection without waiting for the response.
-    pub(crate) given_up: Option<Time>,
+    /// When the receiver answered, or the connection ended without an answer. `None` while the request is open.
+    pub(crate) ended: Option<Time>,
     /// Whether the response was a complete 2xx.
     pub(crate) taken: bool,
 }
@@ -176,7 +176,7 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
                     manner,
                     Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless | Manner::Alternates(..)
                 ),
-                given_up: None,
+                ended: None,
                 taken: false,
             });
             state.posts.len() - 1
@@ -190,25 +190,24 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             Manner::Closes => (200, 3, None),
             Manner::Hangs => {
                 closed(&mut stream, &mut buffer).await;
-                world.state().posts[index].given_up = Some(world.now());
-                return Ok(());
+                return end(world, index);
             }
             Manner::CutsShort => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nha").await?;
-                return Ok(());
+                return end(world, index);
             }
             Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless | Manner::Alternates(..) => {
-                return Ok(());
+                return end(world, index);
             }
         };
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(after)) => {}
             () = closed(&mut stream, &mut buffer) => {
-                world.state().posts[index].given_up = Some(world.now());
-                return Ok(());
+                return end(world, index);
             }
         }
+        end(world, index)?;
         stream.write_all(answer(to, status, wait).as_bytes()).await?;
         stream.flush().await?;
         let mut state = world.state();
@@ -219,6 +218,13 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             return Ok(());
         }
     }
+}
+
+/// Records that a request is no longer open.
+fn end(world: &World, index: usize) -> io::Result<()> {
+    let now = world.now();
+    world.state().posts[index].ended = Some(now);
+    Ok(())
 }
 
 /// Waits until the peer closes the connection.

@@ -49,15 +49,13 @@ pub const LINES: &[Line] = lines! {
         "An attempt ended. `outcome` is `delivered` or the reason for the failure. `detail` is the cause, such as an \
          expired certificate, and is absent if the receiver sent a status. `traceparent` comes from the job's event. \
          Attempts by clients of pull endpoints are not logged."
-    INFO "attempt.cut_off" [tenant, delivery_id, event, attempt]
-        "A receiver took longer than its queue allows. The attempt is repeated with more time."
     WARN "attempt.delayed" [tenant, delivery_id, error]
         "The message for a resend or a test could not be sent. The sweep wakes the delivery."
     WARN "attempt.overdue" [tenant, delivery_id]
         "The sweep found an attempt whose message was lost, and sends another message. If this happens often, see \
          [overdue deliveries](#overdue-deliveries)."
     ERROR "descriptors.exhausted" [tenant, delivery_id]
-        "No file descriptor was available for an attempt. The attempt stays in its queue. [Lower \
+        "No file descriptor was available for an attempt. The attempt is parked. [Lower \
          `MAX_CONCURRENT_ATTEMPTS`](#limits)."
     INFO "usage.recorded" [tenant, events, deliveries, attempts]
         "A batch of messages was handled. The counts are for one organization; see [usage](#usage)."
@@ -81,9 +79,9 @@ pub const LINES: &[Line] = lines! {
          the number of deliveries."
     ERROR "deliveries.wake_failed" [tenant, error]
         "A tenant's overdue deliveries could not be woken. The sweep checks them again."
-    ERROR "wake.incomplete" [messages, queue]
+    ERROR "wake.incomplete" [messages]
         "SQS rejected messages from the sweep, which finds their deliveries again in 15 minutes. `messages` is the \
-         number of messages, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`."
+         number of messages."
     INFO "sweep.skipped" [sweeper]
         "Another invocation is already doing the work of this sweeper."
     ERROR "payload.missing" [tenant, delivery_id]
@@ -115,6 +113,13 @@ pub const LINES: &[Line] = lines! {
         "DynamoDB rejected the state of a delivery. It is written again in a separate call, or SQS redelivers its record."
     ERROR "log.states_unwritten" [error]
         "The states of a batch of deliveries could not be written. They are written again, or SQS redelivers their records."
+    WARN "drain.overdue" [tenant]
+        "The sweep found a drain whose message was lost, and sends another message."
+    WARN "drain.failed" [tenant, error]
+        "A drain could not read or write the delivery log. It continues after five seconds, and the attempts stay \
+         parked until then."
+    WARN "log.parked_left" [error]
+        "The rows of parked attempts could not be deleted after the attempts. The next round of the drain deletes them."
     ERROR "log.rows_unwritten" [error, rows]
         "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
          number of rows."

@@ -12,6 +12,7 @@ mod outcome;
 mod payload;
 mod pull;
 mod reason;
+mod receiver;
 mod retention;
 mod state;
 
@@ -20,12 +21,13 @@ pub use api::deliveries::{Status, Trigger};
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
     detail::Detail,
-    due::{DueAttempt, MAX_DELAY, Queue},
+    due::{Drain, DueAttempt, MAX_DELAY},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name, parse_outcome},
+    receiver::{Origin, Parked, Receiver},
     retention::Retention,
     state::{AttemptResult, Delivery, JOB_ID_BYTES},
 };

@@ -5,8 +5,10 @@
 
 pub mod announce;
 mod audited;
+mod draining;
 mod follow;
 mod forget;
+mod gate;
 mod headers;
 mod health;
 pub(crate) mod item;
@@ -22,7 +24,9 @@ mod view;
 mod wanted;
 
 pub use self::{
-    health::{Consequence, DisabledReason, Health, News, disable_after, rotation_overlap},
+    draining::Draining,
+    gate::{Gate, Gated, SECOND, Shown},
+    health::{Consequence, DisabledReason, Health, disable_after, rotation_overlap},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
     records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},

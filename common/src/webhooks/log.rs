@@ -11,6 +11,7 @@
 //!   512 bytes, and earlier attempts are moved to other items when it reaches a kilobyte. Bodies over 640 bytes are
 //!   compressed (LZ4 with a dictionary).
 //! - A sparse index of deliveries waiting to be received from a pull endpoint: [`pull`].
+//! - Parked attempts: `parked/<tenant>`.
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
@@ -21,6 +22,7 @@ pub mod due;
 mod erase;
 mod items;
 pub mod open;
+mod parked;
 mod payload;
 pub mod pull;
 pub mod recovery;

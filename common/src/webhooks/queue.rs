@@ -1,6 +1,5 @@
-//! The delivery queues, whose messages identify due attempts. There is one queue for receivers that respond quickly,
-//! one for receivers that respond late or with errors, and one for receivers that hang, so a delivery never waits for
-//! slower receivers.
+//! The delivery queues. `deliveries` carries the attempts that become due, `slow-deliveries` and `hanging-deliveries`
+//! the drains of receivers that answer and of silent ones.
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
+    delivery::{Delivery, Drain, DueAttempt, MAX_DELAY, Receiver},
     event::{Malformed, malformed},
 };
 use crate::{
@@ -25,20 +24,48 @@ const BATCH: usize = 10;
 /// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
 
-/// A message in these queues. The body, the URL and the secret are in the log, not in the message.
+/// The JSON of a message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
-struct Message<'a> {
-    tenant_id: Cow<'a, str>,
-    delivery_id: Cow<'a, str>,
-    attempt: u32,
+#[serde(untagged)]
+enum Wire<'a> {
+    Attempt {
+        tenant_id: Cow<'a, str>,
+        delivery_id: Cow<'a, str>,
+        attempt: u32,
+    },
+    Drain {
+        tenant_id: Cow<'a, str>,
+        drain: Cow<'a, str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<Cow<'a, str>>,
+    },
+}
+
+/// A message in these queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// An attempt is due.
+    Attempt(DueAttempt),
+    /// An organization's parked attempts can be made.
+    Drain(DrainMessage),
+}
+
+/// The message of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainMessage {
+    pub tenant: TenantId,
+    pub drain: Drain,
+    /// The last receiver of the round before, if that round could not serve all receivers.
+    pub after: Option<Receiver>,
 }
 
 /// Sends messages to the delivery queues. Cloning is cheap.
 #[derive(Clone)]
 pub struct Queues {
     sqs: Client,
-    /// The URLs, in the order of [`Queue::ALL`].
-    urls: [String; 3],
+    due: String,
+    late: String,
+    silent: String,
 }
 
 crate::from_env! {
@@ -50,60 +77,81 @@ crate::from_env! {
     }
 }
 
-/// Returns the organization of a job event, or of a message from these queues.
-#[must_use]
-pub fn tenant_of(text: &str) -> Option<TenantId> {
-    #[derive(Deserialize)]
-    struct Owned<'a> {
-        tenant_id: Cow<'a, str>,
-    }
-
-    serde_json::from_str::<Owned<'_>>(text).ok()?.tenant_id.parse().ok()
-}
-
-/// Parses a message from these queues, which identifies an attempt.
+/// Parses a message from these queues.
 ///
 /// # Errors
 /// `text` is not a message from these queues.
-pub fn parse_message(text: &str) -> Result<DueAttempt, Malformed> {
-    let Message { tenant_id, delivery_id, attempt } = serde_json::from_str(text).map_err(malformed)?;
+pub fn parse_message(text: &str) -> Result<Message, Malformed> {
     let wrong = |field: &str| Malformed(format!("{field} is malformed"));
-    let tenant = tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?;
-    let id = delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
-    Ok(DueAttempt { tenant, id, attempt })
+    let tenant_of = |id: &str| id.parse().map_err(|_not_an_id| wrong("tenant_id"));
+    match serde_json::from_str(text).map_err(malformed)? {
+        Wire::Attempt { tenant_id, delivery_id, attempt } => {
+            let id = delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
+            Ok(Message::Attempt(DueAttempt { tenant: tenant_of(&tenant_id)?, id, attempt }))
+        }
+        Wire::Drain { tenant_id, drain, after } => {
+            let drain = drain.parse().map_err(|_not_a_drain| wrong("drain"))?;
+            let after = after.map(|after| after.parse().map_err(|_not_a_receiver| wrong("after"))).transpose()?;
+            Ok(Message::Drain(DrainMessage { tenant: tenant_of(&tenant_id)?, drain, after }))
+        }
+    }
 }
 
-/// Serializes the message for an attempt.
-fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
-    let message = Message { tenant_id: tenant.as_str().into(), delivery_id: id.to_string().into(), attempt: *attempt };
-    serde_json::to_string(&message).map_err(Error::internal("writing a message"))
+impl Message {
+    fn tenant(&self) -> &TenantId {
+        match self {
+            Self::Attempt(due) => &due.tenant,
+            Self::Drain(drain) => &drain.tenant,
+        }
+    }
+
+    fn written(&self) -> Result<String> {
+        let wire = match self {
+            Self::Attempt(DueAttempt { tenant, id, attempt }) => Wire::Attempt {
+                tenant_id: tenant.as_str().into(),
+                delivery_id: id.to_string().into(),
+                attempt: *attempt,
+            },
+            Self::Drain(DrainMessage { tenant, drain, after }) => Wire::Drain {
+                tenant_id: tenant.as_str().into(),
+                drain: drain.as_str().into(),
+                after: after.map(|after| after.to_string().into()),
+            },
+        };
+        serde_json::to_string(&wire).map_err(Error::internal("writing a message"))
+    }
 }
 
 impl Queues {
     /// Reads the URLs of the queues from `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let [shared, slow, hanging] =
-            ["DELIVERIES_QUEUE_URL", "SLOW_DELIVERIES_QUEUE_URL", "HANGING_DELIVERIES_QUEUE_URL"];
-        Ok(Self { sqs: aws.sqs(), urls: [env.required(shared)?, env.required(slow)?, env.required(hanging)?] })
+        Ok(Self {
+            sqs: aws.sqs(),
+            due: env.required("DELIVERIES_QUEUE_URL")?,
+            late: env.required("SLOW_DELIVERIES_QUEUE_URL")?,
+            silent: env.required("HANGING_DELIVERIES_QUEUE_URL")?,
+        })
     }
 
-    /// The queue with this ARN, or `None` for any other ARN.
-    pub fn with_arn(&self, arn: &str) -> Option<Queue> {
-        let name = arn.rsplit(':').next()?;
-        let mut queues = self.urls.iter().zip(Queue::ALL);
-        queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
+    /// Whether the queue with this ARN is one of these.
+    pub fn has_arn(&self, arn: &str) -> bool {
+        let name = arn.rsplit(':').next();
+        [&self.due, &self.late, &self.silent].into_iter().any(|url| url.rsplit('/').next() == name)
     }
 
-    /// Sends messages to `queue`. Each message arrives when its attempt is due, or after SQS's maximum delay if that is
-    /// sooner. Returns the results in the same order.
-    pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-        let [shared, slow, hanging] = &self.urls;
-        let url = match queue {
-            Queue::Shared => shared,
-            Queue::Slow => slow,
-            Queue::Hanging => hanging,
+    /// Sends messages about attempts. Each message arrives when its attempt is due, or after SQS's maximum delay if
+    /// that is sooner. Returns the results in the same order.
+    pub async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+        send_due(&self.sqs, &self.due, due, now).await
+    }
+
+    /// Sends the message of a drain, to arrive at `at`.
+    pub async fn send_drain(&self, drain: DrainMessage, at: Timestamp, now: Timestamp) -> Result<()> {
+        let url = match drain.drain {
+            Drain::Late => &self.late,
+            Drain::Silent => &self.silent,
         };
-        send(&self.sqs, url, due, now).await
+        send(&self.sqs, url, &[(Message::Drain(drain), at)], now).await.into_iter().collect()
     }
 }
 
@@ -113,18 +161,23 @@ impl SharedQueue {
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
         // A pull delivery is never due soon, and does not need a message.
         let due = DueAttempt::soon(tenant, delivery, now);
-        for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
+        for error in send_due(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);
         }
     }
 }
 
-async fn send(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-    let calls: Vec<_> = due.chunks(BATCH).map(|batch| send_batch(sqs, url, batch, now)).collect();
+async fn send_due(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+    let messages: Vec<_> = due.iter().map(|(due, at)| (Message::Attempt(due.clone()), *at)).collect();
+    send(sqs, url, &messages, now).await
+}
+
+async fn send(sqs: &Client, url: &str, messages: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+    let calls: Vec<_> = messages.chunks(BATCH).map(|batch| send_batch(sqs, url, batch, now)).collect();
     stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
 }
 
-async fn send_batch(sqs: &Client, url: &str, batch: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+async fn send_batch(sqs: &Client, url: &str, batch: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
     let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
     if let Err(error) = try_send(sqs, url, batch, now, &mut sent).await {
         crate::log!("messages.unsent", ?error);
@@ -136,13 +189,13 @@ async fn send_batch(sqs: &Client, url: &str, batch: &[(DueAttempt, Timestamp)], 
 async fn try_send(
     sqs: &Client,
     url: &str,
-    batch: &[(DueAttempt, Timestamp)],
+    batch: &[(Message, Timestamp)],
     now: Timestamp,
     sent: &mut [Result<()>],
 ) -> Result<()> {
-    let entries = batch.iter().enumerate().map(|(index, (attempt, at))| {
+    let entries = batch.iter().enumerate().map(|(index, (message, at))| {
         let entry = SendMessageBatchRequestEntry::builder().id(index.to_string());
-        let entry = entry.message_body(written(attempt)?).message_group_id(attempt.tenant.as_str());
+        let entry = entry.message_body(message.written()?).message_group_id(message.tenant().as_str());
         entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
     });
     let entries = entries.collect::<Result<_>>()?;
@@ -180,14 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_a_key_and_the_number_of_the_attempt() {
+    fn a_message_is_read_as_it_was_written() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
-        let attempt = parse_message(text).expect("an attempt");
-        assert_eq!(written(&attempt).expect("a message"), text);
+        let drain = r#"{"tenant_id":"t","drain":"late","after":"origin.0123456789abcdef"}"#;
+        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent"}"#] {
+            assert_eq!(parse_message(text).expect("a message").written().expect("JSON"), text);
+        }
         for other in [
             r#"{"tenant_id":"t","attempt":3}"#,
             r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#,
             r#"{"tenant_id":"t","delivery_id":"callback.3","attempt":3}"#,
+            r#"{"tenant_id":"t","drain":"quick"}"#,
         ] {
             assert!(parse_message(other).is_err(), "{other}");
         }

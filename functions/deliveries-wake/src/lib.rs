@@ -20,7 +20,8 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DueAttempt, Queue},
+        delivery::DueAttempt,
+        drains::Drains,
         endpoints::{Endpoints, HoldFor, disable_after},
         job_failures::JobFailures,
         log::{Log, due::Sweeper},
@@ -56,6 +57,7 @@ pub struct Wake {
 struct App {
     log: Log,
     queues: Queues,
+    drains: Drains,
     notices: Notices,
     failures: FailedJobs,
 }
@@ -93,7 +95,8 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         mailer: notices.mailer.clone(),
         base: notices.base.clone(),
     };
-    let app = App { log, queues, notices, failures };
+    let drains = Drains { endpoints: notices.endpoints.clone(), log: log.clone(), queues: queues.clone() };
+    let app = App { log, queues, drains, notices, failures };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -156,10 +159,10 @@ impl App {
 
     /// Sends messages, and retries those that SQS rejects. Returns the number of messages that SQS rejected every time.
     /// Their deliveries are woken later, when their due rows are checked.
-    async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
+    async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {
-            let sent = self.queues.send(queue, &left, now).await;
+            let sent = self.queues.send(&left, now).await;
             left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
             if left.is_empty() {
                 return 0;
@@ -169,7 +172,7 @@ impl App {
             }
             sleep(PAUSE).await;
         }
-        common::log!("wake.incomplete", messages = left.len(), queue = queue.as_str());
+        common::log!("wake.incomplete", messages = left.len());
         left.len()
     }
 }

@@ -8,7 +8,7 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DueAttempt, Queue},
+        delivery::DueAttempt,
         log::{due::Sweeper, recovery::Recovery},
     },
 };
@@ -91,7 +91,7 @@ impl App {
         let due = || start.after(SPREAD.mul_f64(random::fraction()));
         let (resent, rest) = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
-        let refused = self.send(&due.collect::<Vec<_>>(), Queue::Shared, now, end).await;
+        let refused = self.send(&due.collect::<Vec<_>>(), now, end).await;
         // Saved even if messages were rejected, because the deliveries are now pending, so repeating the page would not
         // find them.
         self.log.save_recovery(tenant, recovery).await?;

@@ -13,7 +13,7 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DueAttempt, Queue},
+        delivery::{Delivery, DueAttempt},
         log::due::{CHECK_AFTER, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// The time after which a due attempt is overdue. An attempt takes up to half a minute. A postponed attempt is due
-/// again within seconds, or after three minutes if its record failed.
+/// The time after which a due attempt is overdue. An attempt takes up to half a minute, or three minutes more if its
+/// record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -100,11 +100,8 @@ impl App {
             while let Some(rows) = pages.try_next().await? {
                 // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
-                for queue in Queue::ALL {
-                    let rows = rows.iter().filter(|row| row.queue == queue);
-                    let due: Vec<_> = rows.map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
-                    refused += self.send(&due, queue, now, end).await;
-                }
+                let due: Vec<_> = rows.iter().map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
+                refused += self.send(&due, now, end).await;
             }
             Ok(refused)
         });
@@ -135,7 +132,26 @@ impl App {
             all.left += left.len();
             self.check_later(left, now, end).await?;
         }
+        all.overdue += self.check_drains(minute, partition).await?;
         Ok(all)
+    }
+
+    /// Replaces the messages of drains that were expected in `minute` and have been lost. Returns their number.
+    async fn check_drains(&self, minute: Minute, partition: u8) -> Result<usize> {
+        let mut lost = 0;
+        let mut pages = pin!(self.log.drains_due(minute, partition));
+        while let Some(rows) = pages.try_next().await? {
+            let checked = rows.iter().map(async |row| {
+                let is_lost = self.drains.replace_lost(row).await?;
+                if is_lost {
+                    common::log!("drain.overdue", tenant = %row.tenant);
+                }
+                Ok(usize::from(is_lost))
+            });
+            let checked = stream::iter(checked.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
+            lost += checked.try_collect::<Vec<_>>().await?.into_iter().sum::<usize>();
+        }
+        Ok(lost)
     }
 
     /// Returns the delivery states for these rows, and the rows whose state could not be read. If DynamoDB leaves
@@ -187,12 +203,12 @@ impl App {
     ) -> (usize, Vec<DueRow>) {
         let mut tenants = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
         for (row, state) in late {
-            let (rows, states) = tenants.entry((row.queue, row.attempt.tenant.clone())).or_default();
+            let (rows, states) = tenants.entry(row.attempt.tenant.clone()).or_default();
             rows.push(row);
             states.push(state);
         }
-        let roused = tenants.into_iter().map(async |((queue, tenant), (rows, states))| {
-            match self.rouse_of(&tenant, &states, queue, now, end).await {
+        let roused = tenants.into_iter().map(async |(tenant, (rows, states))| {
+            match self.rouse_of(&tenant, &states, now, end).await {
                 Ok(()) => (states.len(), Vec::new()),
                 Err(error) => {
                     common::log!("deliveries.wake_failed", %tenant, ?error);
@@ -211,20 +227,13 @@ impl App {
     }
 
     /// Sends a message for each of these deliveries, and writes a due row in case that message is lost, too.
-    async fn rouse_of(
-        &self,
-        tenant: &TenantId,
-        late: &[Delivery],
-        queue: Queue,
-        now: Timestamp,
-        end: Instant,
-    ) -> Result<()> {
-        self.log.put_all(late.iter().map(|delivery| self.log.due_row(tenant, delivery, queue, now))).await?;
+    async fn rouse_of(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp, end: Instant) -> Result<()> {
+        self.log.put_all(late.iter().map(|delivery| self.log.due_row(tenant, delivery, now))).await?;
         for delivery in late {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.send(&due, queue, now, end).await;
+        self.send(&due, now, end).await;
         Ok(())
     }
 
@@ -261,6 +270,7 @@ fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
     if at < now { at.after(MINUTE) } else { at }
 }
 
+/// A parked delivery waits for its receiver's drain, not for a message.
 fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
-    delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)
+    !delivery.is_parked && delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)
 }

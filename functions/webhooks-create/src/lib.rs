@@ -48,7 +48,7 @@ fn route() -> Route<App> {
         .summary("Creates a webhook endpoint.")
         .description(
             "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes \
-             more than half a second to respond counts as slow or hanging, and gets its events later.",
+             more than a second to respond gets its events later.",
         )
         .faults(&[
             Fault::EmailNotVerified,

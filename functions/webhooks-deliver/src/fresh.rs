@@ -6,17 +6,17 @@ use common::{
     error::Result,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
+        delivery::{Delivery, DeliveryId, Destination, Drain, DueAttempt, Origin, Parked, Receiver, SHARDS, Status},
         event::{Audience, JobEvent},
     },
 };
 
 use crate::{
+    attempt::Sender,
     batch::{Batch, all},
     ledger::Ledger,
     outgoing::Due,
     record::{Record, Undone},
-    sender::Sender,
 };
 
 /// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
@@ -37,10 +37,15 @@ pub(crate) async fn event(
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name, event.workflow.as_deref()));
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.hold_for, now));
-    let first = |destination, endpoint| Due::first(record, &event, destination, endpoint);
+    let first = |destination, endpoint, gate| Due::first(record, &event, destination, endpoint, gate);
     let mut firsts: Vec<_> = match event.audience.callback() {
-        Some((url, secret)) => vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)],
-        None => interested.map(|it| first(Destination::Endpoint(it.id), Some(Arc::clone(it)))).collect(),
+        Some((url, secret)) => {
+            let gate = ledger.reads.gate(&event.tenant, Origin::of(url)).await?;
+            vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None, gate)]
+        }
+        None => {
+            interested.map(|it| first(Destination::Endpoint(it.id), Some(Arc::clone(it)), it.health.gate)).collect()
+        }
     };
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
@@ -52,12 +57,12 @@ pub(crate) async fn event(
         }
     }
     batch.tally.event(&event.tenant, !record.is_repeated, firsts.len());
-    all(firsts.into_iter().map(async |first| batch.finish(sender.send(first, batch).await))).await;
+    all(firsts.into_iter().map(|first| sender.send(first, batch))).await;
     Ok(())
 }
 
 /// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left
-/// undone: sends the messages of pending deliveries, and records failed deliveries on their endpoints.
+/// undone: sends the messages of pending deliveries and of their drains, and records failed deliveries on their endpoints.
 async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due>, ledger: &Ledger) -> Result<()> {
     let tenant = &event.tenant;
     let mut ids: Vec<_> = firsts.iter().flat_map(places).collect();
@@ -67,8 +72,25 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
     let known = ledger.log.known(tenant, &ids).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
-    let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
-    ledger.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<()>>()?;
+    let (parked, waiting): (Vec<_>, Vec<_>) = waiting.partition(|delivery| delivery.is_parked);
+    let waiting: Vec<_> = waiting.into_iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
+    ledger.queues.send(&waiting, now).await.into_iter().collect::<Result<()>>()?;
+    if !parked.is_empty() {
+        let rows = parked.into_iter().filter_map(|delivery| {
+            let receiver = match delivery.webhook_endpoint_id {
+                Some(id) => Receiver::Endpoint(id),
+                None => Receiver::Origin(Origin::of(event.audience.callback()?.0)),
+            };
+            let at = delivery.next_attempt_at?;
+            let parked = Parked { tenant: tenant.clone(), receiver, at, id: delivery.id };
+            Some(ledger.log.parked_row(&parked, now))
+        });
+        ledger.log.put_all(rows).await?;
+        // A drain without work ends at once.
+        for drain in [Drain::Late, Drain::Silent] {
+            ledger.drains.ensure(tenant, drain, now, record.is_repeated).await?;
+        }
+    }
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
         if let Some(delivery) = known.get(&first.delivery.webhook_id).filter(|delivery| delivery.failed_with(1)) {

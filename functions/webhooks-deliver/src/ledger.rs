@@ -1,15 +1,18 @@
 //! Stores the results of attempts, in an order that loses nothing.
 //!
-//! Attempts that end at about the same time are stored together. [`Plan`] decides the writes for each:
+//! Attempts that end or are parked at about the same time are stored together. [`Plan`] decides the writes for each:
 //!
-//! 1. In batched writes: the row of each delivery that succeeded immediately. For the other deliveries: the due row,
-//!    the payload of a new one, and attempts that no longer fit into the state.
+//! 1. In batched writes: the row of each delivery that succeeded at once. For the other deliveries: the due row, the
+//!    payload of a new one, and attempts that no longer fit into the state.
 //! 2. The states of those other deliveries, each on condition that no concurrent attempt was stored first. These are
 //!    also batched, except for deliveries that have changed since they were read.
-//! 3. A message for each attempt that is due within SQS's longest delay.
+//! 3. The gates and the health of the receivers.
+//! 4. A message for each attempt that is due within SQS's longest delay. For parked attempts, their rows, and then a
+//!    message for each drain that has none.
+//! 5. The rows of parked attempts that have been made are deleted.
 //!
 //! Only then is the record acknowledged. If a process dies before step 2, it leaves rows without a state, and the
-//! attempt is repeated: the only duplicate that a crash can cause. If it dies before step 3, it leaves a pending state.
+//! attempt is repeated: the only duplicate that a crash can cause. If it dies before step 4, it leaves a pending state.
 //! The redelivered record then sends the message, even if the endpoint has changed; a due row, if there is one, also
 //! wakes the delivery. If an immediate success's row cannot be written, the loss is counted and the event is not sent
 //! again.
@@ -30,7 +33,8 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DueAttempt, Queue, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DueAttempt, Parked, SHARDS, Status, retry_schedule},
+        drains::Drains,
         endpoints::{Endpoints, Health, HoldFor, disable_after},
         log::{Log, Row},
         queue::Queues,
@@ -52,6 +56,7 @@ use crate::{
     plan::Plan,
     reads::Reads,
     record::Undone,
+    turns::{drain_of, due_at},
 };
 
 /// The number of attempts that are stored together: the limit of a batched write.
@@ -60,12 +65,12 @@ const CHUNK: usize = 25;
 /// several times the memory of its body, and the template gives the function 512 MB.
 const CHUNKS: usize = 16;
 const CHUNKS_KB: u32 = 16 * 1024;
+/// The maximum number of chunks of parked attempts that a process stores concurrently. More of them would delay the
+/// attempts that are made at once if a table is busy.
+const PARKING: usize = 2;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
 const LINGER: Duration = Duration::from_millis(50);
-/// The number of concurrent writes for each queue that is not shared. More writes could delay the shared queues if a
-/// table is busy.
-const WRITES: usize = 4;
 
 /// The tables and queues that deliveries read and write.
 pub(crate) struct Ledger {
@@ -73,6 +78,7 @@ pub(crate) struct Ledger {
     pub(crate) reads: Reads,
     pub(crate) log: Log,
     pub(crate) queues: Queues,
+    pub(crate) drains: Drains,
     recorder: Recorder,
     /// Events for an inactive endpoint are held for this long.
     pub(crate) hold_for: HoldFor,
@@ -80,9 +86,7 @@ pub(crate) struct Ledger {
     schedule: Vec<Duration>,
     /// A failing endpoint is disabled after this long; zero means never.
     disable_after: Duration,
-    /// The limits on concurrent writes for records from the queues that are not shared.
-    slow: Semaphore,
-    hanging: Semaphore,
+    parking: Semaphore,
 }
 
 /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
@@ -91,6 +95,40 @@ async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
     let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
     // The semaphore is never closed.
     room.acquire_many(kb).await.ok()
+}
+
+/// The needs of a delivery's next attempt.
+enum Next {
+    /// A message, to arrive at this time.
+    Message(DueAttempt, Timestamp),
+    /// A row, and a drain of its receiver.
+    Drain(Parked),
+    Nothing,
+}
+
+/// A drain that parked attempts need.
+#[derive(Default)]
+struct Needed {
+    /// The numbers of their entries.
+    by: Vec<usize>,
+    /// When the first of them can be made.
+    at: Option<Timestamp>,
+    /// Whether the record of one has been received before.
+    is_repeated: bool,
+}
+
+impl Needed {
+    fn add(&mut self, entry: usize, at: Timestamp, is_repeated: bool) {
+        self.by.push(entry);
+        self.at = Some(self.at.map_or(at, |first| first.min(at)));
+        self.is_repeated |= is_repeated;
+    }
+}
+
+/// The attempt of a parked delivery.
+fn parked(due: &Due, after: &Delivery, now: Timestamp) -> Parked {
+    let at = after.next_attempt_at.unwrap_or(now);
+    Parked { tenant: due.tenant.clone(), receiver: due.receiver(), at, id: after.id }
 }
 
 /// An ended attempt that is being stored.
@@ -105,31 +143,45 @@ struct Entry {
     is_advanced: bool,
 }
 
+impl Entry {
+    /// Tells the attempt whether its result was stored. Returns the number of its record if that stays in its queue.
+    fn into_undone(self) -> Option<(usize, Undone)> {
+        let Ended { due, result, stored, .. } = self.ended;
+        // The attempt may have stopped waiting.
+        stored.map(|stored| stored.send(self.written.is_ok()).ok());
+        match self.written {
+            // The result of the attempt decides about its record.
+            Err(error) if !matches!(result, AttemptResult::InProgress) => Some((due.index, error.into())),
+            _ => None,
+        }
+    }
+}
+
 impl Ledger {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let endpoints = Endpoints::from_env(env, aws)?;
+        let (endpoints, log) = (Endpoints::from_env(env, aws)?, Log::from_env(env, aws)?.gathering());
+        let queues = Queues::from_env(env, aws)?;
         Ok(Self {
             reads: Reads::new(endpoints.clone()),
+            drains: Drains { endpoints: endpoints.clone(), log: log.clone(), queues: queues.clone() },
             endpoints,
-            log: Log::from_env(env, aws)?.gathering(),
-            queues: Queues::from_env(env, aws)?,
+            log,
+            queues,
             recorder: Recorder::system(env)?,
             hold_for: HoldFor::from_env(env)?,
             schedule: retry_schedule(env)?,
             disable_after: disable_after(env)?,
-            slow: Semaphore::new(WRITES),
-            hanging: Semaphore::new(WRITES),
+            parking: Semaphore::new(PARKING),
         })
     }
 
-    /// Stores ended attempts until their batch, which is from `queue`, ends. Returns the numbers of the records that
-    /// stay in their queue.
-    pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, queue: Queue) -> Vec<(usize, Undone)> {
-        let gate = match queue {
-            Queue::Shared => None,
-            Queue::Slow => Some(&self.slow),
-            Queue::Hanging => Some(&self.hanging),
-        };
+    /// Stores ended attempts until their batch ends. Returns the numbers of the records that stay in their queue.
+    /// `is_repeated` tells whether a record has been received before.
+    pub(crate) async fn store_all(
+        &self,
+        inbox: UnboundedReceiver<Ended>,
+        is_repeated: impl Fn(usize) -> bool,
+    ) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -143,16 +195,18 @@ impl Ledger {
         });
         let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
         let stored = chunks.map(async |chunk: Vec<Ended>| {
-            // The gate is never closed.
-            let _passed = OptionFuture::from(gate.map(Semaphore::acquire)).await;
+            let is_parked = |ended: &Ended| matches!(ended.result, AttemptResult::Parked);
+            let parking = chunk.iter().all(is_parked).then(|| self.parking.acquire());
+            // The semaphore is never closed.
+            let _parking = OptionFuture::from(parking).await;
             let _room = admit(&room, chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
-            self.store(chunk).await
+            self.store(chunk, &is_repeated).await
         });
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
     /// Stores ended attempts, in the order described above.
-    async fn store(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
+    async fn store(&self, ended: Vec<Ended>, is_repeated: impl Fn(usize) -> bool) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
         let rows = entries.iter().enumerate();
@@ -161,31 +215,60 @@ impl Ledger {
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
         self.advance_all(&mut entries).await;
-        let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
+        let next = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
         news::note(&self.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
-        let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
-        for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
-            entries.into_iter().zip(stored)
-        {
-            // The message for a postponed attempt is identical to this one. The mark is dropped before that message is
-            // sent, so the message does not look like a copy.
-            drop(mark);
-            match stored {
-                Ok(Some(message)) => {
-                    let (indexes, due) = messages.entry(queue).or_default();
-                    indexes.push(index);
-                    due.push(message);
+        self.prepare(&mut entries, next, is_repeated, now).await;
+        let is_made = |entry: &&Entry| entry.written.is_ok();
+        let made = entries.iter().filter(is_made).filter_map(|entry| entry.ended.due.parked.as_ref());
+        if let Err(error) = self.log.unpark(made, now).await {
+            // The next round of the drain deletes them.
+            common::log!("log.parked_left", ?error);
+        }
+        entries.into_iter().filter_map(Entry::into_undone).collect()
+    }
+
+    /// Sends the messages of the next attempts, and parks those that wait for their receivers.
+    async fn prepare(
+        &self,
+        entries: &mut [Entry],
+        next: Vec<Result<Next>>,
+        is_repeated: impl Fn(usize) -> bool,
+        now: Timestamp,
+    ) {
+        let (mut messages, mut rows, mut drains) = (Vec::new(), Vec::new(), BTreeMap::<_, Needed>::new());
+        for (number, (entry, next)) in entries.iter_mut().zip(next).enumerate() {
+            // The mark is dropped before a message for the same attempt is sent, so it does not look like a copy.
+            drop(entry.ended.due.mark.take());
+            let due = &entry.ended.due;
+            match next {
+                Ok(Next::Nothing) => entry.written = Ok(()),
+                Ok(Next::Message(attempt, at)) => messages.push((number, (attempt, at))),
+                Ok(Next::Drain(parked)) => {
+                    rows.push((number, self.log.parked_row(&parked, now)));
+                    let at = due_at(parked.receiver, due.gate, now);
+                    let drain = (parked.tenant, drain_of(parked.receiver, due.gate));
+                    drains.entry(drain).or_default().add(number, at, is_repeated(due.index));
                 }
-                Ok(None) => {}
-                Err(error) => undone.push((index, error.into())),
+                Err(error) => entry.written = Err(error),
             }
         }
-        let sent = messages
-            .into_iter()
-            .map(async |(queue, (indexes, due))| indexes.into_iter().zip(self.queues.send(queue, &due, now).await));
-        let sent = join_all(sent).await.into_iter().flatten();
-        undone.extend(sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))));
-        undone
+        // A drain deletes a row without its state, so the row is written after the state.
+        self.put(entries, rows).await;
+        let (numbers, messages): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+        let sent = self.queues.send(&messages, now).await;
+        let unsent = numbers.into_iter().zip(sent).filter_map(|(number, sent)| sent.err().map(|_| number));
+        let undrained = drains.into_iter().map(async |((tenant, drain), Needed { by, at, is_repeated })| {
+            match self.drains.ensure(&tenant, drain, at.unwrap_or(now), is_repeated).await {
+                Ok(()) => Vec::new(),
+                Err(_) => by,
+            }
+        });
+        let undrained = join_all(undrained).await.into_iter().flatten();
+        for number in unsent.chain(undrained) {
+            if let Some(entry) = entries.get_mut(number) {
+                entry.written = Err(Error::Busy);
+            }
+        }
     }
 
     /// Decides the plan of each attempt. SQS and producers may send an event twice; all but the first copy are skipped
@@ -199,7 +282,7 @@ impl Ledger {
             (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()), is_advanced: false })
         });
         let entries: Vec<_> = entries.collect();
-        observe::postponed(entries.iter().map(|entry| &entry.ended));
+        observe::parked(entries.iter().map(|entry| &entry.ended));
         entries
     }
 
@@ -219,22 +302,19 @@ impl Ledger {
     /// Returns the rows to write before an entry's state.
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Entry { ended, after, plan, .. }, log) = (entry, &self.log);
-        let Ended { due: Due { tenant, delivery: before, payload, .. }, result, queue, .. } = ended;
-        let due = || log.due_row(tenant, after, *queue, now);
-        let [row, due] = match plan {
-            Plan::LogSuccess => [Some(log.delivered_row(tenant, after, payload, now)), None],
+        let Ended { due: Due { tenant, delivery: before, payload, .. }, result, .. } = ended;
+        let (row, due_row) = match plan {
+            Plan::LogSuccess => (Some(log.delivered_row(tenant, after, payload, now)), false),
             Plan::Begin { payload_in_state, due_row } => {
-                let payload = (!payload_in_state).then(|| log.payload_row(tenant, &after.id, payload, now));
-                [payload, due_row.then(due)]
+                ((!payload_in_state).then(|| log.payload_row(tenant, &after.id, payload, now)), *due_row)
             }
-            Plan::Advance => {
+            Plan::Advance { due_row } => {
                 let is_made = matches!(result, AttemptResult::Made(..));
-                let attempts = is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten();
-                [attempts, after.wakes_at().is_some().then(due)]
+                (is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten(), *due_row)
             }
-            Plan::Requeue => [None, None],
+            Plan::Nothing => (None, false),
         };
-        row.into_iter().chain(due)
+        row.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now)))
     }
 
     /// Writes the first states of new deliveries that did not succeed immediately.
@@ -277,7 +357,8 @@ impl Ledger {
     /// Stores the next states of logged deliveries together. [`Self::finish`] stores each one that has changed since it
     /// was read, or that the batch could not store.
     async fn advance_all(&self, entries: &mut [Entry]) {
-        let logged = entries.iter_mut().filter(|entry| entry.plan == Plan::Advance && entry.written.is_ok());
+        let logged =
+            entries.iter_mut().filter(|entry| matches!(entry.plan, Plan::Advance { .. }) && entry.written.is_ok());
         let mut logged: Vec<_> = logged.collect();
         if logged.len() < 2 {
             return;
@@ -288,8 +369,8 @@ impl Ledger {
         logged.iter_mut().zip(advanced).for_each(|(entry, advanced)| entry.is_advanced = advanced);
     }
 
-    /// Stores a logged delivery's next state, and its consequences. Returns the message to send.
-    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>> {
+    /// Stores a logged delivery's next state, and its consequences. Returns what the next attempt needs.
+    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Next> {
         let Entry { ended, after, plan, written, is_advanced } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
         let after = match plan {
@@ -298,25 +379,31 @@ impl Ledger {
                     common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
                     metrics::count("LogWriteFailed");
                 }
-                return Ok(None);
+                return Ok(Next::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
-            Plan::Requeue | Plan::Begin { .. } => after.clone(),
-            Plan::Advance if *is_advanced => after.clone(),
-            Plan::Advance => match self.advance(ended, after.clone(), now).await? {
+            Plan::Nothing => return Ok(Next::Nothing),
+            Plan::Begin { .. } => after.clone(),
+            Plan::Advance { .. } if *is_advanced => after.clone(),
+            Plan::Advance { .. } => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
-                None => return Ok(None),
+                None => return Ok(Next::Nothing),
             },
         };
         let attempts = after.attempts;
         match after.status {
-            Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
+            Status::Pending if after.is_parked => return Ok(Next::Drain(parked(&ended.due, &after, now))),
+            Status::Pending if matches!(ended.result, AttemptResult::InProgress) => {}
+            Status::Pending => {
+                let soon = DueAttempt::soon(tenant, &after, now);
+                return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
+            }
             Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
         }
-        Ok(None)
+        Ok(Next::Nothing)
     }
 
     /// Records the consequences of a failed delivery for its endpoint, as [`Endpoints::follow`] does.
@@ -350,8 +437,8 @@ impl Ledger {
             }
             // A person has resent the delivery since: the attempt counts as the first of the new schedule.
             let after = self.after(&current, &ended.result, now);
-            log.put_all((after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now)))
-                .await?;
+            let is_timed = after.status == Status::Pending && !after.is_parked;
+            log.put_all(is_timed.then(|| log.due_row(tenant, &after, now))).await?;
             Ok(Continue((current, after)))
         })
         .await

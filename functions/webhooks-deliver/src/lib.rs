@@ -1,14 +1,13 @@
 //! Delivers job events to webhook endpoints.
 //!
-//! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. The
-//! `Client` makes each attempt once it has a slot, and `next_step` decides what follows. All of a batch's first
-//! attempts are made at once in the same invocation, so a successful delivery costs one row in the `Log` and no further
-//! message. Only failures cost more. Due attempts arrive from the deliveries queues.
+//! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. An
+//! invocation waits for its slowest attempt, so an attempt is made in it only if its receiver is quick: if the
+//! receiver's gate is open. All of a batch's first attempts at quick receivers are made at once, so a successful
+//! delivery costs one row in the `Log` and no further message. All other deliveries are parked, and a `drain` makes
+//! their attempts. `next_step` decides what follows a failure. Due attempts arrive from the queue `deliveries`, and drains
+//! from the two others.
 //!
-//! An invocation waits for its slowest attempt, so receivers are separated by their response time: quick receivers
-//! share the queue of events and the queue `deliveries`, and slow and hanging receivers have one queue each. An attempt
-//! that takes longer than its queue allows is cut off, and its delivery is postponed: the log contains it as pending,
-//! and its message goes to a slower queue. `standing` chooses the queue, and `slots` schedules the attempts.
+//! An attempt that has begun is never cut off: it runs to its answer or its timeout.
 //!
 //! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
 //! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
@@ -29,7 +28,7 @@ use common::{
         event::JobEvent,
         job_failures::JobFailures,
         post::{Client, Network, system_tls},
-        queue::parse_message,
+        queue::{Message, parse_message},
     },
 };
 use futures::FutureExt;
@@ -37,36 +36,31 @@ use lambda_runtime::LambdaEvent;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    attempt::Sender,
     batch::{Batch, all},
     job_failures::Notes,
     ledger::Ledger,
     outgoing::InProgress,
-    receivers::Receivers,
+    places::Places,
     record::{Record, Undone},
-    sender::Sender,
-    slots::Slots,
 };
 
+mod attempt;
 mod batch;
+mod drain;
 mod fresh;
 mod job_failures;
 mod ledger;
 mod news;
 mod observe;
 mod outgoing;
-mod pace;
+mod places;
 mod plan;
 mod reads;
-mod receivers;
 mod recent;
 mod record;
-mod rests;
 mod retry;
-mod sender;
-mod slots;
-mod standing;
-mod trials;
-mod turn;
+mod turns;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -97,8 +91,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let ledger = Ledger::from_env(env, &aws)?;
-    let endpoints = ledger.endpoints.clone();
-    let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
+    let sender = Sender { client, at_once: Places::new(attempts), drained: Places::new(attempts) };
     let notes = Notes { table: JobFailures::from_env(env, &aws)?, storms: Mutex::default() };
     Ok(Deliver(Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() })))
 }
@@ -117,7 +110,8 @@ impl Deliver {
         let (finished, inbox) = mpsc::unbounded_channel();
         let records = &event.payload.records;
         let batch = Batch::new(records, &app.ledger.queues, Instant::now() + spare, finished);
-        let storing = app.ledger.store_all(inbox, batch.queue());
+        let is_repeated = |index| records.get(index).is_some_and(|record| Record::of(index, record).is_repeated);
+        let storing = app.ledger.store_all(inbox, is_repeated);
         let attempts = async {
             // Moved here so that `end` consumes it and closes the channel. The ledger stops when there are no more
             // attempts.
@@ -150,17 +144,19 @@ impl App {
         let Self { sender, ledger, in_progress, .. } = self;
         let body = record.body.as_deref().unwrap_or_default();
         let record = Record::of(index, record);
-        if batch.queue.is_none() {
+        if batch.has_events {
             let event = JobEvent::parse(body, record.sent_at).map_err(Undone::Malformed)?;
             batch.keep_failed(&record, &event);
             return fresh::event(&record, event, sender, ledger, batch).await;
         }
-        let due = parse_message(body).map_err(Undone::Malformed)?;
-        match in_progress.begin(due.clone()) {
-            // Boxed, like other rare paths: the future of every record is as large as its largest path.
-            Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
-            // This process is already handling the same attempt for another record.
-            None => Ok(()),
+        // Boxed, like other rare paths: the future of every record is as large as its largest path.
+        match parse_message(body).map_err(Undone::Malformed)? {
+            Message::Attempt(due) => match in_progress.begin(due.clone()) {
+                Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
+                // This process is already handling the same attempt for another record.
+                None => Ok(()),
+            },
+            Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
         }
     }
 }
@@ -179,13 +175,16 @@ mod tests {
 
     use super::*;
 
-    /// A function with a single slot and a resolver that panics. Its queues and tables do not exist.
-    fn panicking() -> Deliver {
-        let env = Env::new(|name| {
+    /// A function with a resolver that panics. Its AWS is the server at `aws`.
+    fn panicking(aws: &str) -> Deliver {
+        let aws = aws.to_owned();
+        let env = Env::new(move |name| {
             let value = match name {
                 "ALLOW_HTTP_DESTINATIONS" => "true",
                 "ALLOWED_DESTINATIONS" => "127.0.0.0/8",
                 "MAX_CONCURRENT_ATTEMPTS" | "DELIVERY_TIMEOUT" | "RETRY_SCHEDULE" => "1",
+                "AWS_ENDPOINT_URL_DYNAMODB" => &aws,
+                "AWS_REGION" => "eu-central-1",
                 "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES" | "DISABLE_AFTER" => "1",
                 _ => "http://127.0.0.1:9/nowhere",
             };
@@ -227,8 +226,17 @@ mod tests {
         let good = format!("http://{}/", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                assert!(stream.read(&mut [0; 4096]).await.expect("a request") > 0);
-                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("it is taken");
+                let mut request = [0; 4096];
+                let read = stream.read(&mut request).await.expect("a request");
+                let request = String::from_utf8_lossy(&request[..read]).to_lowercase();
+                // Each read finds an open gate, and each write succeeds.
+                let item = r#"{"Item": {"gate": {"S": "open.0"}}}"#;
+                let answer = if request.contains("x-amz-target: dynamodb") {
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{item}", item.len())
+                } else {
+                    "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned()
+                };
+                stream.write_all(answer.as_bytes()).await.expect("it is taken");
             }
         });
         let lines = Lines::default();
@@ -242,10 +250,11 @@ mod tests {
         let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
         event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
 
-        let undone = panicking().handle(event).await.expect("an answer").batch_item_failures;
+        let undone = panicking(good.trim_end_matches('/')).handle(event).await.expect("an answer").batch_item_failures;
 
-        assert_eq!(undone.iter().map(|failure| failure.item_identifier.as_str()).collect::<Vec<_>>(), ["b"]);
         let log = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("UTF-8");
+        let undone: Vec<_> = undone.iter().map(|failure| failure.item_identifier.as_str()).collect();
+        assert_eq!(undone, ["b"], "{log}");
         let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         let (panics, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["panic"].is_string());
         assert_eq!(panics.len(), 1, "{log}");

@@ -9,13 +9,14 @@ use std::{
 };
 
 use common::{
-    error::{Error, Result},
-    id::{EndpointId, TenantId},
+    error::Error,
+    id::TenantId,
     lock::lock,
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Detail, Outcome, Queue},
+        delivery::{Attempt, AttemptResult, Detail, Outcome},
+        endpoints::Gate,
         event::{EventName, TraceParent},
     },
 };
@@ -35,10 +36,9 @@ pub(crate) struct Tally(Mutex<Counts>);
 struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
-    /// The number of attempts in the shared queues.
-    shared: usize,
-    cut: usize,
-    /// By metric, dimension and value: the attempts in the other queues, and the failed ones.
+    /// The number of attempts made at once.
+    at_once: usize,
+    /// By metric, dimension and value: the other attempts, and the failed ones.
     by_dimension: BTreeMap<(&'static str, &'static str, &'static str), usize>,
     usage: HashMap<TenantId, Usage>,
 }
@@ -53,7 +53,7 @@ struct Usage {
 
 impl Tally {
     /// Logs and counts an attempt that has just ended.
-    pub(crate) fn attempt(&self, due: &Due, made: &Attempt, outcome: Outcome, took: Duration, queue: Queue) {
+    pub(crate) fn attempt(&self, due: &Due, made: &Attempt, outcome: Outcome, took: Duration) {
         let Due { tenant, delivery, payload, .. } = due;
         // If the receiver answered, the detail may contain a URL: the target of a redirect.
         let detail = made.detail.as_ref().filter(|_| made.status_code.is_none()).map(Detail::as_str);
@@ -72,9 +72,9 @@ impl Tally {
         );
         let mut counts = lock(&self.0);
         counts.latencies.push(duration_ms);
-        match queue {
-            Queue::Shared => counts.shared += 1,
-            Queue::Slow | Queue::Hanging => counts.add("Attempts", "Standing", queue.as_str()),
+        match standing(due.gate) {
+            None => counts.at_once += 1,
+            Some(standing) => counts.add("Attempts", "Standing", standing),
         }
         if delivery.event != EventName::Test {
             counts.usage_of(tenant).attempts += 1;
@@ -83,19 +83,6 @@ impl Tally {
             Outcome::Delivered(_) => counts.ages.push(milliseconds(Timestamp::now().since(delivery.created_at))),
             Outcome::Failed(failure) => counts.add("Failed", "Reason", failure.reason()),
         }
-    }
-
-    /// Logs and counts an attempt that was cut off. The receiver may have handled the request, and gets it again with
-    /// more time.
-    pub(crate) fn cut(&self, Due { tenant, delivery, .. }: &Due) {
-        common::log!(
-            "attempt.cut_off",
-            tenant = tenant.as_str(),
-            delivery_id = %delivery.id,
-            event = delivery.event.as_str(),
-            attempt = delivery.attempts + 1,
-        );
-        lock(&self.0).cut += 1;
     }
 
     /// Counts an event with its new deliveries. The event of a redelivered record was counted before.
@@ -111,7 +98,7 @@ impl Tally {
 
     pub(crate) fn emit(self) {
         let counts = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Counts { latencies, ages, shared, cut, by_dimension, usage } = counts;
+        let Counts { latencies, ages, at_once, by_dimension, usage } = counts;
         for (tenant, Usage { events, deliveries, attempts }) in usage {
             common::log!("usage.recorded", %tenant, events, deliveries, attempts);
         }
@@ -119,16 +106,13 @@ impl Tally {
         for ((name, dimension, value), number) in by_dimension {
             metrics::emit(&[Metric::count(name, number)], &[(dimension, value)]);
         }
-        if cut > 0 {
-            metrics::emit(&[Metric::count("CutOff", cut)], &[]);
-        }
         if !latencies.is_empty() {
             let mut all = vec![
                 Metric::count("Delivered", ages.len()),
                 Metric { name: "AttemptLatency", unit: "Milliseconds", values: latencies },
                 Metric { name: "AgeAtDelivery", unit: "Milliseconds", values: ages },
             ];
-            all.extend((shared > 0).then(|| Metric::count("Attempts", shared)));
+            all.extend((at_once > 0).then(|| Metric::count("Attempts", at_once)));
             metrics::emit(&all, &[]);
         }
     }
@@ -149,19 +133,24 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Returns the result of updating an endpoint's item with its receiver's health. Logs an error.
-pub(crate) fn noted<T>(tenant: &TenantId, endpoint: EndpointId, noted: Result<T>) -> Option<T> {
-    noted.inspect_err(|error| common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error)).ok()
+/// Counts parked attempts by their receivers' standing.
+pub(crate) fn parked<'a>(ended: impl Iterator<Item = &'a Ended>) {
+    let mut counts = BTreeMap::<_, usize>::new();
+    for ended in ended.filter(|ended| matches!(ended.result, AttemptResult::Parked)) {
+        *counts.entry(standing(ended.due.gate).unwrap_or("quick")).or_default() += 1;
+    }
+    for (standing, number) in counts {
+        metrics::emit(&[Metric::count("Parked", number)], &[("Standing", standing)]);
+    }
 }
 
-/// Counts postponed attempts by the queue of their messages.
-pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
-    let mut counts = BTreeMap::<_, usize>::new();
-    for ended in ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_))) {
-        *counts.entry(ended.queue).or_default() += 1;
-    }
-    for (queue, number) in counts {
-        metrics::emit(&[Metric::count("Postponed", number)], &[("Standing", queue.as_str())]);
+/// The standing of a receiver whose gate is not open.
+fn standing(gate: Gate) -> Option<&'static str> {
+    match gate {
+        Gate::Open { .. } => None,
+        Gate::New => Some("new"),
+        Gate::Late { .. } => Some("late"),
+        Gate::Silent { .. } => Some("silent"),
     }
 }
 

@@ -8,15 +8,19 @@ use std::{
 use common::{
     id::TenantId,
     lock::lock,
+    timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Destination, DueAttempt, Payload, Queue, SHARDS, Trigger},
+        delivery::{
+            AttemptResult, Delivery, Destination, DueAttempt, Origin, Parked, Payload, Receiver, SHARDS, Trigger,
+        },
         destination::Target,
-        endpoints::{Endpoint, Health},
+        endpoints::{Endpoint, Gate, Gated, Health, Shown},
         event::JobEvent,
     },
 };
+use tokio::sync::oneshot;
 
-use crate::{record::Record, standing::Shown};
+use crate::record::Record;
 
 /// A delivery with an attempt that is due.
 pub(crate) struct Due {
@@ -28,20 +32,24 @@ pub(crate) struct Due {
     pub(crate) payload: Payload,
     /// The endpoint, if it exists.
     pub(crate) endpoint: Option<Arc<Endpoint>>,
+    /// The receiver's gate before the attempt.
+    pub(crate) gate: Gate,
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
+    /// The attempt's row, if it was parked.
+    pub(crate) parked: Option<Parked>,
     /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
     pub(crate) mark: Option<Mark>,
 }
 
-/// A delivery whose due attempt has ended, or could not be made.
+/// A delivery whose due attempt has ended, was parked, or could not be made.
 pub(crate) struct Ended {
     pub(crate) due: Due,
     pub(crate) result: AttemptResult,
-    /// The behavior that the receiver showed, if the attempt was made.
-    pub(crate) shown: Option<Shown>,
-    /// The queue that the message for the next attempt goes to, if there is one.
-    pub(crate) queue: Queue,
+    /// The evidence about the receiver, and when the attempt began.
+    pub(crate) shown: Option<(Shown, Timestamp)>,
+    /// Told whether the result has been stored.
+    pub(crate) stored: Option<oneshot::Sender<bool>>,
 }
 
 impl Due {
@@ -51,6 +59,7 @@ impl Due {
         event: &JobEvent,
         destination: Destination,
         endpoint: Option<Arc<Endpoint>>,
+        gate: Gate,
     ) -> Self {
         let shards = endpoint.as_ref().map_or(SHARDS, |endpoint| endpoint.log_shards);
         Self {
@@ -59,19 +68,34 @@ impl Due {
             delivery: Delivery::first(event, &destination, shards),
             payload: Payload { destination, body: event.body.clone(), trace: event.trace.clone() },
             endpoint,
+            gate,
             is_stored: false,
+            parked: None,
+            mark: None,
+        }
+    }
+
+    /// The same delivery, to be written while its attempt is in progress.
+    pub(crate) fn copy(&self) -> Self {
+        let Self { index, gate, is_stored, .. } = *self;
+        let (tenant, delivery, payload) = (self.tenant.clone(), self.delivery.clone(), self.payload.clone());
+        Self {
+            index,
+            tenant,
+            delivery,
+            payload,
+            endpoint: self.endpoint.clone(),
+            gate,
+            is_stored,
+            parked: None,
             mark: None,
         }
     }
 
     /// Returns the endpoint if it may receive this delivery. Inactive endpoints receive only tests.
     pub(crate) fn recipient(&self) -> Option<&Endpoint> {
-        self.endpoint.as_deref().filter(|endpoint| endpoint.is_active() || self.is_test())
-    }
-
-    /// Whether the delivery is a test. A person is waiting for its result.
-    pub(crate) fn is_test(&self) -> bool {
-        self.delivery.trigger == Trigger::Test
+        let is_test = self.delivery.trigger == Trigger::Test;
+        self.endpoint.as_deref().filter(|endpoint| endpoint.is_active() || is_test)
     }
 
     /// Returns the URL, secrets and headers for the attempt, or `None` for a deleted, inactive or pull endpoint.
@@ -99,9 +123,37 @@ impl Due {
         self.recipient().map(|endpoint| endpoint.health)
     }
 
-    /// Combines the delivery with its result. The message for the next attempt goes to `queue`.
-    pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
-        Ended { due: self, result, shown: None, queue }
+    /// The receiver whose gate this attempt changes.
+    pub(crate) fn gated(&self) -> Option<Gated> {
+        match &self.payload.destination {
+            Destination::Endpoint(_) => self.recipient().map(|endpoint| Gated::Endpoint(endpoint.id)),
+            Destination::Callback { url, .. } => Some(Gated::Origin(Origin::of(url))),
+        }
+    }
+
+    /// The receiver whose drain makes this attempt if it is parked.
+    pub(crate) fn receiver(&self) -> Receiver {
+        match (&self.payload.destination, self.delivery.trigger) {
+            // A person is waiting for the result.
+            (_, Trigger::Test | Trigger::Resend) => Receiver::Asked(self.delivery.id.destination),
+            (Destination::Endpoint(id), _) => Receiver::Endpoint(*id),
+            (Destination::Callback { url, .. }, _) => Receiver::Origin(Origin::of(url)),
+        }
+    }
+
+    /// Combines the delivery with its result.
+    pub(crate) fn ended(self, result: AttemptResult) -> Ended {
+        Ended { due: self, result, shown: None, stored: None }
+    }
+}
+
+impl Ended {
+    pub(crate) fn showing(self, shown: Shown, began: Timestamp) -> Self {
+        Self { shown: Some((shown, began)), ..self }
+    }
+
+    pub(crate) fn stored_to(self, stored: oneshot::Sender<bool>) -> Self {
+        Self { stored: Some(stored), ..self }
     }
 }
 

@@ -6,7 +6,10 @@ use common::{
     aws::gathered::Gathered,
     error::{Error, Result},
     id::{EndpointId, TenantId},
-    webhooks::endpoints::{Endpoint, Endpoints},
+    webhooks::{
+        delivery::Origin,
+        endpoints::{Endpoint, Endpoints, Gate},
+    },
 };
 
 /// This process's reads. A read begins after the call that it serves, so it sees all earlier writes.
@@ -14,11 +17,12 @@ pub(crate) struct Reads {
     endpoints: Endpoints,
     all: Gathered<TenantId, Arc<[Arc<Endpoint>]>>,
     one: Gathered<(TenantId, EndpointId), Arc<Endpoint>>,
+    gates: Gathered<(TenantId, Origin), Gate>,
 }
 
 impl Reads {
     pub(crate) fn new(endpoints: Endpoints) -> Self {
-        Self { endpoints, all: Gathered::default(), one: Gathered::default() }
+        Self { endpoints, all: Gathered::default(), one: Gathered::default(), gates: Gathered::default() }
     }
 
     /// Reads a tenant's endpoints, including inactive ones.
@@ -38,6 +42,15 @@ impl Reads {
             found.map(|found| found.map(Arc::new)).inspect_err(|error| unread(&tenant, error))
         };
         self.one.get_one((tenant.clone(), id), read).await
+    }
+
+    /// Reads the gate of a callback origin.
+    pub(crate) async fn gate(&self, tenant: &TenantId, origin: Origin) -> Result<Gate> {
+        let read = async |(tenant, origin): (TenantId, Origin)| {
+            let gate = Box::pin(self.endpoints.gate_of_origin(&tenant, origin)).await;
+            gate.map(Some).inspect_err(|error| unread(&tenant, error))
+        };
+        Ok(self.gates.get_one((tenant.clone(), origin), read).await?.unwrap_or_default())
     }
 }
 

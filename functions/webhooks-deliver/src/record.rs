@@ -1,12 +1,9 @@
 //! Records from the queues, and the reasons for leaving a record in its queue.
 
-use std::{any::Any, time::Duration};
+use std::any::Any;
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
-
-/// A record that has waited longer than this shows that all invocations of its queue are busy.
-pub(crate) const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.
 pub(crate) struct Record {
@@ -26,13 +23,6 @@ pub(crate) enum Undone {
     Failed(Error),
     /// The handling of the record panicked. The other records of the batch are not affected.
     Panicked(Box<dyn Any + Send>),
-}
-
-/// Whether a job event has waited so long that events must be queuing for invocations. Repeated records do not count,
-/// because it is unknown when they became visible again.
-pub(crate) fn has_waited(record: &SqsMessage) -> bool {
-    let Record { is_repeated, sent_at, .. } = Record::of(0, record);
-    !is_repeated && Timestamp::now().since(sent_at) > BACKLOG
 }
 
 fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {

@@ -1,4 +1,4 @@
-//! Due attempts: retries, resends and postponed first attempts.
+//! Due attempts: retries, resends and tests.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use common::{
     error::Error,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Destination, DueAttempt},
+        delivery::{AttemptResult, Delivery, Destination, DueAttempt, Origin},
         endpoints::Endpoint,
     },
 };
 
 use crate::{
+    attempt::Sender,
     batch::Batch,
     ledger::Ledger,
     outgoing::{Due, Mark},
     record::{Record, Undone},
-    sender::Sender,
 };
 
 /// An attempt that is early by no more than this is made immediately: SQS may deliver messages slightly early.
@@ -30,8 +30,7 @@ enum Step {
     /// Update the endpoint: this record made the last attempt, but the process may have died before the update.
     NoteFailed,
     /// Send a message. If this record has already made its attempt, and the process may have died before sending the
-    /// next attempt's message, send that one. If the attempt was postponed and this record is early, send the same
-    /// message again.
+    /// next attempt's message, send that one. If this record is early, send the same message again.
     SendOn,
     /// Make the attempt.
     Attempt,
@@ -81,23 +80,33 @@ pub(crate) async fn attempt(
         Step::SendOn => {
             if delivery.pull.is_some() {
                 // Receiving a delivery moves its due time without writing a due row for the end of the lease.
-                log.put_all([log.due_row(&due.tenant, &delivery, batch.queue(), now)]).await?;
+                log.put_all([log.due_row(&due.tenant, &delivery, now)]).await?;
             }
             // `None` if the wait exceeds SQS's longest delay: the due row then wakes the delivery.
             let message = DueAttempt::soon(&due.tenant, &delivery, now);
-            let sent = queues.send(batch.queue(), message.as_slice(), now).await;
+            let sent = queues.send(message.as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);
         }
         Step::Attempt => {}
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
-    let endpoint = match payload.destination {
-        Destination::Endpoint(id) => reads.one(&due.tenant, id).await?,
-        Destination::Callback { .. } => None,
+    let (endpoint, gate) = match &payload.destination {
+        Destination::Endpoint(id) => {
+            let endpoint = reads.one(&due.tenant, *id).await?;
+            let gate = endpoint.as_ref().map(|endpoint| endpoint.health.gate).unwrap_or_default();
+            (endpoint, gate)
+        }
+        Destination::Callback { url, .. } => (None, reads.gate(&due.tenant, Origin::of(url)).await?),
     };
     let (index, tenant) = (record.index, due.tenant);
-    let due = Due { index, tenant, delivery, payload, endpoint, is_stored: true, mark: Some(mark) };
-    batch.finish(sender.send(due, batch).await);
+    let due = Due { index, tenant, delivery, payload, endpoint, gate, is_stored: true, parked: None, mark: Some(mark) };
+    if due.delivery.is_parked {
+        // Its drain makes the attempt, and may be making it now. An earlier process may have died before it had written
+        // the row or scheduled the drain.
+        batch.finish(due.ended(AttemptResult::Parked));
+    } else {
+        sender.send(due, batch).await;
+    }
     Ok(())
 }
 

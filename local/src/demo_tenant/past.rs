@@ -11,7 +11,7 @@ use common::{
     webhooks::{
         delivery::{DueAttempt, MAX_DELAY},
         log::Log,
-        queue::parse_message,
+        queue::{Message, parse_message},
     },
 };
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ impl Past {
     /// Wakes a delivery that waits longer than a message's maximum delay. Replaces `deliveries-wake`, whose sweeps over
     /// several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
-        let Ok(DueAttempt { tenant, id, .. }) = parse_message(&waiting.body) else { return Ok(()) };
+        let Ok(Message::Attempt(DueAttempt { tenant, id, .. })) = parse_message(&waiting.body) else { return Ok(()) };
         let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         let Some(delivery) = known.get(&id) else { return Ok(()) };
         if let Some(at) = delivery.next_attempt_at.filter(|at| at.since(Timestamp::now()) > MAX_DELAY) {

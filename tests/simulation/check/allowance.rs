@@ -37,9 +37,6 @@ pub(super) struct Allowance {
     pub(super) expiring: Duration,
     /// Attempts at a receiver with this response time, in milliseconds, may be postponed. Limits "Punctual attempts".
     pub(super) slow: u64,
-    /// The duration of an attempt that is cut off, in a shared queue or in the queue of slow receivers. Limits "At
-    /// least once".
-    pub(super) short: Duration,
     /// The minimum duration of an attempt that times out. Limits "Correct log".
     pub(super) timeout: Duration,
     /// The number of delays that can, with jitter, exceed a message's longest delay. After such a delay, an attempt can
@@ -86,7 +83,6 @@ impl Allowance {
             beside_bad: BESIDE_BAD,
             expiring: Duration::from_secs(20),
             slow: 2000,
-            short: Duration::from_millis(3100),
             timeout: Duration::from_millis(14_900),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,

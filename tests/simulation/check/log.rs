@@ -143,7 +143,6 @@ impl Check<'_> {
                 wrong
                     .push(("logged attempts took place", format!("{id}: {answered} answers to {} posts", posts.len())));
             }
-            // Attempts that are cut off do not count.
             let is_short = |attempt: &&Value| {
                 attempt["outcome"] == "timeout" && ends(attempt) - time(&attempt["at"]) < self.allowance.timeout
             };
@@ -166,7 +165,7 @@ impl Check<'_> {
 
     /// 4. At least once, and repeated only after a fault.
     pub(super) fn at_least_once(&mut self) {
-        let mut wrong = Vec::new();
+        let (mut wrong, mut early_ones) = (Vec::new(), Vec::new());
         for logged in &self.logged {
             let (id, count) = (logged.text("webhook_id"), logged.attempts.len());
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
@@ -182,10 +181,6 @@ impl Check<'_> {
             // A request without a response on a reused connection is repeated on a new one, because the receiver may
             // already have closed the reused connection.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // An attempt is cut off after half a second if the receiver is not known to be slow, or after three seconds
-            // if it is not known to hang. The attempt is then repeated with more time.
-            let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
-            let given_up = posts.iter().filter(is_short).count();
             // After a late copy, the process finds the delivery in the log, and resends the message for the next
             // attempt, if any.
             let repeating = if logged.attempts.len() > 1 {
@@ -194,7 +189,7 @@ impl Check<'_> {
                 self.allowance.repeating
             };
             let repeated = repeating * (1 + self.allowance.long_waits);
-            if posts.len() > count + repeated + resends + cut + given_up {
+            if posts.len() > count + repeated + resends + cut {
                 let detail = format!(
                     "{id}: {} posts, {count} attempts, {resends} resends, {} faults",
                     posts.len(),
@@ -202,8 +197,17 @@ impl Check<'_> {
                 );
                 wrong.push(detail);
             }
+            // A request that is open when its process dies ends with the process.
+            let begins_early = |pair: &&[&Post]| pair[0].ended.is_none_or(|end| pair[1].at < end);
+            let early = posts.windows(2).filter(begins_early).count();
+            let copies = if self.allowance.has_duplicates { posts.len() } else { 0 };
+            if early > repeated + resends + copies {
+                early_ones.push(format!("{id}: {early} of {} posts", posts.len()));
+            }
         }
         wrong.into_iter().for_each(|wrong| self.fail("only a fault repeats an attempt", wrong));
+        let invariant = "no request begins while an earlier one of the same delivery is open";
+        early_ones.into_iter().for_each(|early| self.fail(invariant, early));
     }
 
     fn each_delivery_is_in_the_log(&mut self) {

@@ -7,8 +7,9 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Status},
-        endpoints::{Endpoints, News},
+        delivery::{Delivery, Origin, Status},
+        destination::EndpointUrl,
+        endpoints::{Endpoints, Gate, Gated, Shown},
         job_failures::JobFailures,
         log::{Log, search::Filter},
     },
@@ -78,16 +79,55 @@ impl World {
         }
     }
 
-    /// Marks a receiver as slow in its endpoint's item.
-    pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
-        let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note(&tenant, id, News::Slow, Timestamp::now()).await.expect("the write succeeds");
+    /// Opens an endpoint's gate, as if its receiver had answered quickly.
+    pub async fn make_quick(&self, tenant: &Tenant, endpoint: &str) {
+        self.shift_gate(tenant, endpoint, Shown::Quick, Timestamp::now()).await;
     }
 
-    /// Marks a receiver as hanging in its endpoint's item, as if an attempt had been cut off.
-    pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
+    /// Opens the gate of a callback origin, as if its receiver had answered quickly.
+    pub async fn make_origin_quick(&self, tenant: &str, url: &str) {
+        let (tenant, now) = (tenant.parse().expect("a tenant"), Timestamp::now());
+        let origin = Gated::Origin(Origin::of(&EndpointUrl::parse(url).expect("a URL")));
+        let shifted = self.stored_endpoints().shift_gate(&tenant, origin, Gate::New, (Shown::Quick, now), now).await;
+        shifted.expect("the write succeeds");
+    }
+
+    /// Closes an endpoint's gate, as if its receiver had just answered late.
+    pub async fn make_late(&self, tenant: &Tenant, endpoint: &str) {
+        self.shift_gate(tenant, endpoint, Shown::Late, Timestamp::now()).await;
+    }
+
+    /// Closes an endpoint's gate, as if its receiver had not answered since `since`.
+    pub async fn make_silent(&self, tenant: &Tenant, endpoint: &str, since: Timestamp) {
+        self.shift_gate(tenant, endpoint, Shown::Nothing, since).await;
+    }
+
+    async fn shift_gate(&self, tenant: &Tenant, endpoint: &str, shown: Shown, now: Timestamp) {
+        let gate = self.gate(tenant, endpoint).await;
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note(&tenant, id, News::Hangs, Timestamp::now()).await.expect("the write succeeds");
+        let endpoints = self.stored_endpoints();
+        // The attempt began after all earlier ones.
+        let shifted = endpoints.shift_gate(&tenant, Gated::Endpoint(id), gate, (shown, Timestamp::now()), now);
+        shifted.await.expect("the write succeeds");
+    }
+
+    /// An endpoint's gate.
+    pub async fn gate(&self, tenant: &Tenant, endpoint: &str) -> Gate {
+        let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
+        let found = self.stored_endpoints().find(&tenant, id).await.expect("the item is read");
+        found.expect("it exists").health.gate
+    }
+
+    /// Changes the state of a tenant's drains.
+    pub async fn set_drains(&self, tenant: &Tenant, fields: Value) {
+        let is_drain = |item: &Item| {
+            let is = |name: &str, is_it: fn(&str, &str) -> bool, text: &str| {
+                item.get(name).and_then(|found| found.as_s().ok()).is_some_and(|found| is_it(found, text))
+            };
+            is("tenant_id", |found, text| found == text, &tenant.id)
+                && is("webhook_endpoint_id", |found, text| found.starts_with(text), "#drain#")
+        };
+        assert!(self.set_where("webhook-endpoints", is_drain, &fields).await > 0, "there is a drain");
     }
 
     /// Changes the time at which a pending delivery's next attempt is due.

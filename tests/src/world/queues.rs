@@ -95,10 +95,18 @@ impl World {
         }
     }
 
-    /// Sends an event and handles it.
+    /// Sends an event and handles it, with the first attempts at new receivers.
     pub async fn deliver(&self, event: impl ToString) {
         self.enqueue("job-events", event).await;
         assert_eq!(self.poll("job-events").await, 1);
+        self.drain_late().await;
+    }
+
+    /// Makes the parked attempts at receivers that are not silent.
+    pub async fn drain_late(&self) {
+        while self.counts("slow-deliveries").await[0] > 0 {
+            self.poll("slow-deliveries").await;
+        }
     }
 
     /// Runs the sweep for the minute that contains this time. The first sweep covers the minutes since the service was

@@ -3,6 +3,7 @@
 mod attempts;
 mod batches;
 mod crashes;
+mod drains;
 mod duplicates;
 mod erase;
 mod faults;
@@ -13,7 +14,7 @@ mod isolation;
 mod list;
 mod log;
 mod open;
-mod postponed;
+mod parked;
 mod pull;
 mod reads;
 mod recover;

@@ -1,9 +1,12 @@
 //! Due attempts, which messages and log items identify by their keys.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use super::{id::DeliveryId, state::Delivery};
-use crate::{id::TenantId, timestamp::Timestamp};
+use crate::{
+    id::{NotAnId, TenantId},
+    timestamp::Timestamp,
+};
 
 /// The maximum delay of an SQS message. The log's sweep wakes deliveries that wait longer.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
@@ -19,29 +22,31 @@ pub struct DueAttempt {
     pub attempt: u32,
 }
 
-/// The queue for an attempt, chosen by the receiver's response time. Each queue has its own invocations, so an attempt
-/// never waits for a slower one.
+/// A drain of an organization: the invocations that make its parked attempts. Each kind has a queue of its own, so
+/// receivers that answer never wait for silent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Queue {
-    /// `deliveries`: for receivers that are good or unknown.
-    Shared,
-    /// `slow-deliveries`: for receivers that respond late or with errors.
-    Slow,
-    /// `hanging-deliveries`: for receivers that do not respond.
-    Hanging,
+pub enum Drain {
+    /// Of all receivers that are not silent. Its messages are in `slow-deliveries`.
+    Late,
+    /// Of silent receivers. Its messages are in `hanging-deliveries`.
+    Silent,
 }
 
-impl Queue {
-    /// All queues, from the fastest to the slowest.
-    pub const ALL: [Self; 3] = [Self::Shared, Self::Slow, Self::Hanging];
-
-    /// The name of the queue in logs and metrics.
+impl Drain {
+    /// The name in messages, keys, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Shared => "shared",
-            Self::Slow => "slow",
-            Self::Hanging => "hanging",
+            Self::Late => "late",
+            Self::Silent => "silent",
         }
+    }
+}
+
+impl FromStr for Drain {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        [Self::Late, Self::Silent].into_iter().find(|drain| drain.as_str() == text).ok_or(NotAnId)
     }
 }
 

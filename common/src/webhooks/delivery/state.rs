@@ -37,6 +37,8 @@ pub struct Delivery {
     pub created_at: Timestamp,
     /// When the next attempt is due. Set only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
+    /// Whether the next attempt is due and waits for its receiver's drain.
+    pub is_parked: bool,
     pub last_attempt: Option<Attempt>,
     /// The attempts before the last one, oldest first. If they do not fit, they are stored in separate log rows.
     pub earlier: Vec<Attempt>,
@@ -76,8 +78,10 @@ fn shortened(text: &str, bytes: usize) -> &str {
 #[derive(Debug)]
 pub enum AttemptResult {
     Made(Attempt, Outcome),
-    /// The attempt could not be made and is due again at this time.
-    Postponed(Timestamp),
+    /// The attempt has lasted a second, and is still in progress.
+    InProgress,
+    /// The attempt waits for its receiver's drain.
+    Parked,
     /// The endpoint is inactive, so the delivery is held.
     Inactive,
     /// The endpoint is a pull endpoint, so the delivery waits until a client receives it.
@@ -102,6 +106,7 @@ impl Delivery {
             attempts: 0,
             created_at: Timestamp::from_millisecond(id.at.get()),
             next_attempt_at: None,
+            is_parked: false,
             last_attempt: None,
             earlier: Vec::new(),
             tries: 0,
@@ -159,17 +164,25 @@ impl Delivery {
                 let step = next_step(*outcome, self.tries.saturating_add(1), schedule, left, jitter);
                 self.attempted(attempt.clone(), step, now)
             }
-            AttemptResult::Postponed(due) => Self { next_attempt_at: Some(*due), ..self.clone() },
-            AttemptResult::Inactive => Self { status: Status::Held, next_attempt_at: None, ..self.clone() },
+            AttemptResult::InProgress | AttemptResult::Parked => Self {
+                next_attempt_at: Some(self.next_attempt_at.unwrap_or(now)),
+                is_parked: matches!(result, AttemptResult::Parked),
+                ..self.clone()
+            },
+            AttemptResult::Inactive => Self { status: Status::Held, ..self.no_longer_due() },
             AttemptResult::ToBeTaken => {
                 let pull = Some(Pull { due: Some(self.created_at), lease: None });
-                Self { status: Status::Held, next_attempt_at: None, pull, ..self.clone() }
+                Self { status: Status::Held, pull, ..self.no_longer_due() }
             }
             AttemptResult::NoEndpoint => {
-                Self { status: Status::Ended, next_attempt_at: None, pull: self.no_longer_taken(), ..self.clone() }
+                Self { status: Status::Ended, pull: self.no_longer_taken(), ..self.no_longer_due() }
             }
             AttemptResult::Expired => self.expired(now),
         }
+    }
+
+    fn no_longer_due(&self) -> Self {
+        Self { next_attempt_at: None, is_parked: false, ..self.clone() }
     }
 
     fn attempted(&self, attempt: Attempt, step: NextStep, now: Timestamp) -> Self {
@@ -187,7 +200,7 @@ impl Delivery {
             last_attempt: Some(attempt),
             earlier: self.earlier_then(),
             pull: self.pull.as_ref().map(|pull| pull.settled(next_attempt_at)),
-            ..self.clone()
+            ..self.no_longer_due()
         }
     }
 
@@ -220,13 +233,7 @@ impl Delivery {
             trigger: self.trigger,
         };
         let last_attempt = Some(self.last_attempt.clone().unwrap_or_else(unanswered));
-        Self {
-            status: Status::Failed,
-            next_attempt_at: None,
-            last_attempt,
-            pull: self.no_longer_taken(),
-            ..self.clone()
-        }
+        Self { status: Status::Failed, last_attempt, pull: self.no_longer_taken(), ..self.no_longer_due() }
     }
 
     /// The pull state of a delivery that has no lease and can no longer be received.
@@ -239,6 +246,7 @@ impl Delivery {
         Self {
             status: Status::Pending,
             next_attempt_at: Some(due),
+            is_parked: false,
             tries: 0,
             trigger,
             fails_at: fails_at(now),
@@ -402,7 +410,8 @@ mod tests {
     fn an_attempt_that_was_not_made_does_not_count() {
         let first = first();
         for (result, status) in [
-            (AttemptResult::Postponed(now()), Status::Pending),
+            (AttemptResult::InProgress, Status::Pending),
+            (AttemptResult::Parked, Status::Pending),
             (AttemptResult::Inactive, Status::Held),
             (AttemptResult::NoEndpoint, Status::Ended),
             (AttemptResult::Expired, Status::Failed),

@@ -20,8 +20,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{
-            Delivery, DeliveryId, Destination, DestinationId, DueAttempt, Millis, Payload, Queue, SHARDS, Status,
-            WebhookId,
+            Delivery, DeliveryId, Destination, DestinationId, DueAttempt, Millis, Payload, SHARDS, Status, WebhookId,
         },
         event::EventName,
         log::Log,
@@ -128,7 +127,7 @@ impl Endpoints {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
             let payload = log.payload_row(tenant, &delivery.id, &payload, now);
-            [payload, log.due_row(tenant, delivery, Queue::Shared, now)]
+            [payload, log.due_row(tenant, delivery, now)]
         });
         log.put_all(rows).await?;
         for delivery in &new {
@@ -138,8 +137,7 @@ impl Endpoints {
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);
         let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
-        for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err)
-        {
+        for error in queues.send(&due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err) {
             // The sweep finds the delivery's due row and wakes the delivery.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);
         }

@@ -23,13 +23,10 @@ attributes! { pub(super)
     // Set while deliveries to an endpoint are failing. Removed by a success.
     FAILING_SINCE = "failing_since",
     HEALTHY_AT = "healthy_at",
-    // Set while a receiver is slow. Removed by a new URL, but not by a single success.
-    SLOW_AT = "slow_at",
-    GOOD_AT = "good_at",
+    // The standing of the receiver. Removed by a new URL, and when a user enables the endpoint, at `renewed_at`.
+    GATE = "gate", RENEWED_AT = "renewed_at",
     // The latest failed attempt.
     ERRED_AT = "erred_at", ERRED_WITH = "erred_with", ERRED_CODE = "erred_code", ERRED_BECAUSE = "erred_because",
-    REPLIED_AT = "replied_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs",
-    SUSPECTED_AT = "suspected_at", PROBED_AT = "probed_at",
 }
 
 attributes! { pub(in crate::webhooks)

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::{
     audited::{self, AUDITED},
     headers,
-    health::{DISABLED, Health, SILENT},
+    health::{DISABLED, Health},
     item::*,
     kind::{self, Address, Kind, Pulled},
     last_error::ERROR,
@@ -98,10 +98,9 @@ const COUNTER: &str = "#count";
 const ENDPOINTS: Attribute = Attribute("endpoints");
 /// The attributes of an [`Endpoint`], with its [`Health`].
 #[rustfmt::skip]
-const ATTRIBUTES: [Attribute; 25] = [
+const ATTRIBUTES: [Attribute; 19] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, EVENTS,
-    WORKFLOWS, LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, UNANSWERED_SINCE, HANGS, SUSPECTED_AT,
-    PROBED_AT, FAILING_SINCE, SLOW_AT, REPLIED_AT, GOOD_AT, ERRED_AT,
+    WORKFLOWS, LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILING_SINCE, GATE, ERRED_AT,
 ];
 
 impl Endpoints {
@@ -218,7 +217,7 @@ impl Endpoints {
         if is_fresh || change.url.is_some() {
             // The recorded standing applies to the receiver at the old URL, or to the time before the endpoint was
             // enabled.
-            update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
+            update = update.set(RENEWED_AT, number(now.as_millisecond())).remove([GATE]);
         }
         if is_fresh {
             update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(DISABLED);

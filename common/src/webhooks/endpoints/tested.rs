@@ -15,7 +15,7 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Payload, Queue},
+        delivery::{Delivery, Payload},
         event::EventName,
         log::Log,
     },
@@ -48,7 +48,7 @@ impl Endpoints {
             let times = with(&times(&record), now)?;
             if round == 0 {
                 let payload = log.payload_row(tenant, &test.id, &Payload::test(id, sample), now);
-                log.put_all([payload, log.due_row(tenant, test, Queue::Shared, now)]).await?;
+                log.put_all([payload, log.due_row(tenant, test, now)]).await?;
             }
             let is_unchanged = match record.get(TESTED_AT.name()) {
                 Some(before) => TESTED_AT.equals(before.clone()),

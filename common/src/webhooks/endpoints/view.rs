@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
+    gate::Gate,
     headers,
     health::{self, DisabledReason, Health},
     item::*,
@@ -65,8 +66,8 @@ pub struct EndpointView {
     pub enabled_at: Option<Timestamp>,
     /// When the receiver last became healthy again or a user enabled the endpoint.
     pub healthy_at: Option<Timestamp>,
-    /// Whether the receiver is slow or hanging, so deliveries use a separate queue.
-    pub is_slow: bool,
+    /// The standing of the receiver.
+    pub gate: Gate,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
 }
@@ -75,7 +76,7 @@ pub struct EndpointView {
 const VIEW: [Attribute; 26] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
-    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, GOOD_AT, SLOW_AT,
+    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
 ];
 
 impl Endpoints {
@@ -123,9 +124,9 @@ impl EndpointView {
             disabled: health::disabled(&record)?,
             inactive_since: record.optional_time(INACTIVE_SINCE),
             // Only enabling an endpoint sets both times to the same value.
-            enabled_at: health.healthy_at.filter(|at| health.good_at == Some(*at)),
+            enabled_at: health.healthy_at.filter(|at| record.optional_time(RENEWED_AT) == Some(*at)),
             healthy_at: health.healthy_at,
-            is_slow: health.slow_at.is_some(),
+            gate: health.gate,
             log_shards: log_shards(&record),
         })
     }

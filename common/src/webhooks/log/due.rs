@@ -26,7 +26,7 @@ use crate::{
     error::Result,
     id::{LeaseId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
+    webhooks::delivery::{Delivery, Drain, DueAttempt, MAX_DELAY},
 };
 
 /// The number of partitions per minute. Each accepts a thousand rows per second.
@@ -43,14 +43,21 @@ pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 // The attributes of a cursor.
 attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked", }
 
-/// A due row: an attempt, its time, and the queue chosen for its receiver.
+/// A due row: an attempt and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRow {
     pub attempt: DueAttempt,
     /// When it is due.
     pub at: Timestamp,
-    /// The queue that carries the attempt.
-    pub queue: Queue,
+}
+
+/// The message of a drain, and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainRow {
+    pub tenant: TenantId,
+    pub drain: Drain,
+    /// When it is expected.
+    pub at: Timestamp,
 }
 
 /// A number of minutes since the Unix epoch.
@@ -130,14 +137,16 @@ impl Minute {
 const WAKE: &str = "wake";
 /// The kind of the other rows. Messages wake their deliveries, so these rows are only checked.
 const CHECK: &str = "check";
+/// The kind of the rows of drains.
+const DRAIN: &str = "drain";
 
 impl Log {
-    /// Builds the due row of a pending delivery whose next attempt uses `queue`.
+    /// Builds the due row of a pending delivery.
     #[must_use]
-    pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, queue: Queue, now: Timestamp) -> Row {
+    pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
-        DueRow { attempt: DueAttempt::next(tenant, delivery), at, queue }.to_row(kind, now)
+        DueRow { attempt: DueAttempt::next(tenant, delivery), at }.to_row(kind, now)
     }
 
     /// Moves a due row to the current minute, to be checked again.
@@ -154,6 +163,25 @@ impl Log {
     /// Reads the pages of the long waits in a partition of a minute.
     pub fn waits(&self, minute: Minute, shard: u8) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
         self.due_pages(DESTINATION.equals(text(partition(minute, shard))).and(DELIVERY.begins_with(text(WAKE))))
+    }
+
+    /// Builds the row of a drain's message.
+    #[must_use]
+    pub fn drain_row(&self, row: &DrainRow, now: Timestamp) -> Row {
+        let DrainRow { tenant, drain, at } = row;
+        let due = now.max(*at);
+        let sum = tenant.as_str().bytes().fold(0_u8, u8::wrapping_add);
+        let partition = partition(Minute::of(due), sum % PARTITIONS);
+        let key = [partition, format!("{DRAIN}/{}/{}/{tenant}", at.as_millisecond(), drain.as_str())];
+        Row(keyed(key, [(EXPIRES_AT, number(due.after(KEPT).as_second()))]))
+    }
+
+    /// Reads the pages of the drains' messages in a partition of a minute.
+    pub fn drains_due(&self, minute: Minute, shard: u8) -> impl Stream<Item = Result<Vec<DrainRow>>> + use<> {
+        let is_of_a_drain = DELIVERY.begins_with(text(format!("{DRAIN}/")));
+        let keys = DESTINATION.equals(text(partition(minute, shard))).and(is_of_a_drain);
+        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE);
+        query_pages(rows, "reading the rows of drains").map_ok(|page| page.iter().filter_map(parse_drain_row).collect())
     }
 
     fn due_pages(&self, keys: Condition) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
@@ -210,11 +238,7 @@ impl Log {
 
 impl DueRow {
     fn to_row(&self, kind: &str, now: Timestamp) -> Row {
-        let Self { attempt: DueAttempt { tenant, id, attempt }, at, queue } = self;
-        let kind = match queue {
-            Queue::Shared => kind.to_owned(),
-            Queue::Slow | Queue::Hanging => format!("{kind}-{}", queue.as_str()),
-        };
+        let Self { attempt: DueAttempt { tenant, id, attempt }, at } = self;
         // An overdue row is written to the current minute, because past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
@@ -227,11 +251,18 @@ impl DueRow {
 fn parse_due_row(item: &Item) -> Option<DueRow> {
     // The tenant's id is last, because it may contain slashes.
     let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.splitn(5, '/');
-    let (_, name) = parts.next()?.split_once('-').unwrap_or_default();
-    let queue = Queue::ALL.into_iter().find(|queue| queue.as_str() == name).unwrap_or(Queue::Shared);
+    let _kind = parts.next()?;
     let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
     let (attempt, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at, queue })
+    Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at })
+}
+
+fn parse_drain_row(item: &Item) -> Option<DrainRow> {
+    let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.splitn(4, '/');
+    let _kind = parts.next()?;
+    let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
+    let drain = parts.next()?.parse().ok()?;
+    Some(DrainRow { tenant: parts.next()?.parse().ok()?, drain, at })
 }
 
 fn partition(minute: Minute, shard: u8) -> String {

@@ -13,7 +13,7 @@ attributes! { pub(super)
     DESTINATION = "destination", DELIVERY = "delivery", OPEN = "open", EXPIRES_AT = "expires_at",
     ERASED_AT = "erased_at",
     EVENT = "event", JOB_ID = "job_id", WORKFLOW = "flow", STATUS = "status", TRIGGER = "trigger", FAILS_AT = "fails_at",
-    NEXT_ATTEMPT_AT = "next_attempt_at", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
+    NEXT_ATTEMPT_AT = "next_attempt_at", PARKED = "parked", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
     // The attempts before the last.
     EARLIER = "earlier",
     KIND = "kind", DUE = "due", LEASE = "lease", LEASE_ENDS = "lease_ends",
@@ -79,6 +79,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     Ok(Delivery {
         status,
         attempts: record.optional_integer(ATTEMPTS).unwrap_or(0),
+        is_parked: next_attempt_at.is_some() && record.optional_boolean(PARKED) == Some(true),
         next_attempt_at,
         last_attempt,
         earlier,

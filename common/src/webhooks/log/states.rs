@@ -19,7 +19,7 @@ use super::{
 use crate::{
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
-        dynamo::{Attribute, Item, number, query_page, text},
+        dynamo::{Attribute, Item, boolean, number, query_page, text},
         expression::{Update, delete_if},
         failure, rounds,
         transaction::{Marker, Transaction},
@@ -28,7 +28,7 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Payload, Queue, Status, Trigger, kept_job_id},
+        delivery::{Attempt, Delivery, DeliveryId, Payload, Status, Trigger, kept_job_id},
         event::EventName,
     },
 };
@@ -203,7 +203,7 @@ impl Log {
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
             let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            self.put_all([self.due_row(tenant, &after, Queue::Shared, now)]).await?;
+            self.put_all([self.due_row(tenant, &after, now)]).await?;
             let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })
@@ -388,7 +388,7 @@ fn only_if_still(before: &Delivery, update: Update) -> Update {
 }
 
 /// The attributes of [`standing`] that some statuses lack. They are removed if they are not set.
-const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
+const PASSING: [Attribute; 6] = [NEXT_ATTEMPT_AT, PARKED, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
 fn attempt_key(number: u32) -> String {
@@ -409,6 +409,7 @@ fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, Attribute
         (None, Some(next)) => set.push((NEXT_ATTEMPT_AT, number(next.as_millisecond()))),
         (None, None) => {}
     }
+    set.extend(delivery.is_parked.then(|| (PARKED, boolean(true))));
     if delivery.wakes_at().is_some() {
         set.push((TRIGGER, text(delivery.trigger)));
         set.push((FAILS_AT, number(delivery.fails_at.as_millisecond())));

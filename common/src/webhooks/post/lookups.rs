@@ -1,7 +1,7 @@
 //! Name lookups, bounded so that dead name servers do not take capacity from other names.
 //!
 //! Each lookup occupies a thread, and the operating system may wait many seconds for name servers that do not respond,
-//! even after the attempt was cut off. Concurrent lookups of the same name are therefore combined, and each
+//! even after the attempt has ended. Concurrent lookups of the same name are therefore combined, and each
 //! organization gets only a few at a time. The limit is even lower for names that were not found recently, which
 //! together never use more than half of the threads. If there is no capacity, a lookup waits until its attempt ends.
 

@@ -13,7 +13,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
-        endpoints::EndpointView,
+        endpoints::{EndpointView, Gate},
         event::{EventName, TraceParent},
     },
 };
@@ -157,10 +157,17 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => {
                     "The endpoint was deleted. This delivery won't be retried."
                 },
+                (Status::Pending, Some(next)) if delivery.is_parked && now.since(next) > SOON => {
+                    "The attempt was due " (times::when(next, now)) " and is waiting for its receiver"
+                    @match endpoint.map(|endpoint| endpoint.gate) {
+                        Some(Gate::Silent { since, .. }) => {
+                            ", which has not answered since " (times::when(since, now)) ". One attempt at a time is made until it answers."
+                        },
+                        _ => ", which answers slowly, so few attempts run at once.",
+                    }
+                },
                 (Status::Pending, Some(next)) if now.since(next) > SOON => {
-                    "The attempt was due " (times::when(next, now)) " and is waiting its turn"
-                    @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
-                    "."
+                    "The attempt was due " (times::when(next, now)) " and is waiting its turn."
                 },
                 (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
                 (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },

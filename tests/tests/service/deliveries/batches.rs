@@ -9,47 +9,31 @@ use common::webhooks::delivery::Status;
 use futures::future::join_all;
 use serde_json::json;
 use tests::{Manner, Receiver, Rough, Switch, World, callback, event, records};
-use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
-    // Of the function's 30 s, an attempt takes up to 23 and bookkeeping 6, so attempts can start only in the first
-    // second.
-    let world = World::with(&[("DELIVERY_TIMEOUT", "23")]).await;
-    let tenant = world.tenant("acme").await;
-    let hanging = Rough::start(Manner::Hangs).await;
-    let id = world.endpoint(&tenant, hanging.url(), "s").await;
-    world.make_slow(&tenant, &id).await;
-    // A slow receiver gets ten attempts at once, and a batch contains ten messages.
+async fn attempts_without_a_place_in_the_process_are_parked() {
+    let world = World::with(&[("MAX_CONCURRENT_ATTEMPTS", "10"), ("DELIVERY_TIMEOUT", "20")]).await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let (hanging, healthy) = (Rough::start(Manner::Hangs).await, Receiver::start().await);
+    world.endpoint(&tenant, hanging.url(), "s").await;
+    world.endpoint(&other, &healthy.url("/"), "s").await;
     for job in 0..12 {
-        world.deliver(event(&tenant.id, job)).await;
+        world.enqueue("job-events", event(&tenant.id, job)).await;
     }
-    assert_eq!(world.counts("slow-deliveries").await, [12, 0, 0]);
-    let started = Instant::now();
-    let first = async {
-        assert_eq!(world.poll("slow-deliveries").await, 10);
-        started.elapsed()
-    };
-    let second = async {
+    let others = async {
         while hanging.arrivals().await.len() < 10 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(world.poll("slow-deliveries").await, 2);
-        let waiting = world.counts("slow-deliveries").await;
-        assert_eq!(
-            (hanging.arrivals().await.len(), waiting),
-            (10, [2, 10, 0]),
-            "no attempt has begun, and none is lost"
-        );
-        started.elapsed()
+        assert_eq!(world.poll("job-events").await, 2);
+        world.enqueue("job-events", event(&other.id, "j")).await;
+        assert_eq!(world.poll("job-events").await, 1);
+        assert_eq!((hanging.arrivals().await.len(), healthy.count().await), (10, 1), "others have places");
+        assert_eq!(world.counts("slow-deliveries").await, [1, 0, 0], "the others are parked");
     };
-    let (first, second) = tokio::join!(first, second);
-    assert!(second < first, "{second:?} {first:?}");
-    assert!(first >= Duration::from_millis(1500), "attempts in this queue have 1.5 seconds");
-    assert_eq!(world.counts("slow-deliveries").await, [2, 0, 0]);
-    assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "the repeated attempt gets the full time");
-    let waits = world.log_of(&tenant.id, Status::Pending).await;
-    assert!(waits.len() == 12 && waits.iter().all(|delivery| delivery.attempts == 0), "{waits:?}");
+    tokio::select! {
+        _ = world.poll("job-events") => panic!("the attempts hang for 20 s"),
+        () = others => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,10 +80,11 @@ async fn a_timeout_that_exceeds_the_functions_prevents_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_of_the_service_fails_only_its_record() {
-    let world = World::start().await;
+    let (world, broken) =
+        World::failing(|call| call.operation == "Query" && call["TableName"] == "webhook-endpoints").await;
     let receiver = Receiver::start().await;
-    let dynamodb = world.stack.dynamodb_client();
-    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("the deletion succeeds");
+    world.make_origin_quick("t", &receiver.url("/")).await;
+    broken.on();
     let batch = records([event("t", "j"), callback("t", "j", receiver.url("/"))]);
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
@@ -107,7 +92,7 @@ async fn a_failure_of_the_service_fails_only_its_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hanging_table_delays_only_its_records_and_only_once() {
+async fn a_hanging_table_delays_a_batch_only_once() {
     // The table hangs before it responds, or in the middle of a response.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }
@@ -115,21 +100,22 @@ async fn a_hanging_table_delays_only_its_records_and_only_once() {
 async fn table_hangs(manner: Manner) {
     let hanging = Rough::start(manner).await;
     let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", hanging.url().trim_end_matches('/'))]).await;
-    let receiver = Receiver::start().await;
-    let batch = records((0..9).map(|job| event("t", job)).chain([callback("t", "j", receiver.url("/"))]));
+    let batch = records((0..9).map(|job| event("t", job)).chain([callback("t", "j", "http://127.0.0.1:9/")]));
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer in time");
-    assert_eq!(response["batchItemFailures"].as_array().expect("a list").len(), 9);
-    assert_eq!(receiver.received().await.len(), 1);
+    assert_eq!(response["batchItemFailures"].as_array().expect("a list").len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_messages_are_grouped_by_tenant() {
     let sqs = Receiver::start().await;
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
-    let batch = records([callback("tenant-1", "j", "http://127.0.0.1:1/")]);
-    // The result is irrelevant, because this receiver only records requests, and does not answer as SQS would.
-    world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
-    let sent = sqs.received().await[0].json()["Entries"][0].clone();
-    assert_eq!(sent["MessageGroupId"], "tenant-1");
-    assert!((7..=9).contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
+    world.make_origin_quick("tenant-1", "http://127.0.0.1:1/").await;
+    // A drain's message, and a retry's.
+    for (url, waits) in [("http://127.0.0.1:2/", 0..=0), ("http://127.0.0.1:1/", 7..=9)] {
+        // The result is irrelevant, because this receiver only records requests, and does not answer as SQS would.
+        world.stack.invoke("webhooks-deliver", records([callback("tenant-1", "j", url)])).await.expect("an answer");
+        let sent = sqs.received().await.last().expect("a message").json()["Entries"][0].clone();
+        assert_eq!(sent["MessageGroupId"], "tenant-1");
+        assert!(waits.contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
+    }
 }

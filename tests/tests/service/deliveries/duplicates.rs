@@ -76,6 +76,9 @@ async fn a_duplicate_sends_the_missing_message_and_posts_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_in_a_batch_does_not_block_the_batch() {
     let world = World::start().await;
+    for tenant in ["t", "u"] {
+        world.make_origin_quick(tenant, "http://127.0.0.1:9/").await;
+    }
     let mut batch = records(["t", "t", "u"].map(|tenant| callback(tenant, "j", "http://127.0.0.1:9/")));
     for record in batch["Records"].as_array_mut().expect("records") {
         record["attributes"]["SentTimestamp"] =
@@ -100,6 +103,7 @@ async fn a_late_event_is_delivered_although_the_log_is_unavailable() {
     })
     .await;
     let receiver = Receiver::start().await;
+    world.make_origin_quick("t", &receiver.url("/")).await;
     let mut batch = records([callback("t", "j", receiver.url("/"))]);
     let sent = common::timestamp::Timestamp::now().as_millisecond() - 120_000;
     batch["Records"][0]["attributes"]["SentTimestamp"] = json!(sent.to_string());

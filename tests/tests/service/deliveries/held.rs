@@ -32,6 +32,7 @@ async fn recover(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -
         world.enqueue("deliveries", due_message(&tenant.id, delivery)).await;
     }
     world.poll_all("deliveries").await;
+    world.drain_late().await;
     resent
 }
 
@@ -115,6 +116,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
         set_active(&world, &tenant, &endpoint, active).await;
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
         assert_eq!(world.poll("deliveries").await, 1);
+        world.drain_late().await;
         assert_eq!(world.only_logged(&tenant.id).await.status, status);
     }
     let got = read(&world, &tenant, "get", json!({"delivery_id": held.id})).await;
@@ -255,6 +257,7 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     handle(&again(&held), 0).await;
     assert_eq!(receiver.count().await, 0, "the delivery is listed, but not sent automatically");
     handle(&delivered, 0).await;
+    world.drain_late().await;
     set_active(&world, &tenant, &endpoint, false).await;
     for (batch, left) in [(&delivered, 1), (&again(&delivered), 0)] {
         handle(batch, left).await;

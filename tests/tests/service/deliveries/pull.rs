@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::{
     timestamp::Timestamp,
-    webhooks::delivery::{AttemptResult, Queue, SHARDS, Status},
+    webhooks::delivery::{AttemptResult, SHARDS, Status},
 };
 use futures::future::join_all;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -410,7 +410,7 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
     (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
     let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
-    book.put(vec![book.log.due_row(&id(tenant), &old, Queue::Shared, book.now)]).await;
+    book.put(vec![book.log.due_row(&id(tenant), &old, book.now)]).await;
     let first = book.log.first_row(&id(tenant), &old, Some(&payload), book.now);
     assert!(matches!(book.log.begin(vec![first]).await[..], [Ok(())]));
 }

@@ -26,6 +26,7 @@ async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     }
     let mut with_callback = callback(&tenant.id, "callback", receiver.url("/0"));
     with_callback["callback_secret"] = json!(secrets[0]);
+    world.make_origin_quick(&tenant.id, &receiver.url("/")).await;
     for event in [event(&tenant.id, "job"), with_callback] {
         world.enqueue("job-events", event).await;
     }
@@ -51,6 +52,7 @@ async fn a_secret_that_decodes_to_an_empty_key_signs_with_its_text() {
     world.set("webhook-endpoints", ("signing_secret", "s"), json!({"signing_secret": "whsec_"})).await;
     let mut with_callback = callback(&tenant.id, "callback", receiver.url("/"));
     with_callback["callback_secret"] = json!("whsec_");
+    world.make_origin_quick(&tenant.id, &receiver.url("/")).await;
     for event in [event(&tenant.id, "job"), with_callback] {
         world.enqueue("job-events", event).await;
     }

@@ -1,7 +1,7 @@
 //! The sweep wakes deliveries after long waits, and deliveries whose messages were lost.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -13,13 +13,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Queue, Status, WebhookId},
+        delivery::{Delivery, DeliveryId, Status, WebhookId},
         log::due::PARTITIONS,
     },
 };
 use serde_json::{Value, json};
 use tests::{
-    Call, Manner, Receiver, Rough, Switch, Tenant, World, event,
+    Call, Receiver, Switch, Tenant, World, event,
     world::{faults::failure, log::due_message},
 };
 
@@ -98,7 +98,7 @@ async fn each_of_many_waits_that_end_in_a_minute_is_woken() {
     let ids: Vec<_> = ids.filter(|id| id.shard(PARTITIONS) == shard).take(1_000).collect();
     let rows = ids.iter().map(|id| {
         let other = Delivery { webhook_id: *id, id: DeliveryId { webhook_id: *id, ..delivery.id }, ..delivery.clone() };
-        ((), log.due_row(&tenant, &other, Queue::Shared, Timestamp::now()))
+        ((), log.due_row(&tenant, &other, Timestamp::now()))
     });
     assert!(log.put(rows.collect()).await.is_empty());
     world.sweep(in_minutes(21)).await;
@@ -133,30 +133,6 @@ async fn the_sweep_wakes_a_delivery_whose_message_was_lost() {
     }
     attempt(&world).await;
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_message_is_replaced_in_the_queue_of_its_receiver() {
-    for (hangs, queue) in [(false, "slow-deliveries"), (true, "hanging-deliveries")] {
-        let world = World::with(&[("RETRY_SCHEDULE", "0"), ("DELIVERY_TIMEOUT", "1")]).await;
-        let tenant = world.tenant("acme").await;
-        let (failing, hanging) = (Receiver::scripted(&[(500, &[])]).await, Rough::start(Manner::Hangs).await);
-        let url = if hangs { hanging.url().to_owned() } else { failing.url("/") };
-        let id = world.endpoint(&tenant, &url, "s").await;
-        if hangs {
-            world.make_hanging(&tenant, &id).await;
-        } else {
-            world.make_slow(&tenant, &id).await;
-        }
-        world.deliver(event(&tenant.id, "j")).await;
-        while world.poll(queue).await == 0 {}
-        for lost in 1..=2 {
-            let messages = world.drain_due().await;
-            assert_eq!(messages, [due_message(&tenant.id, &world.only_logged(&tenant.id).await)], "{queue}");
-            world.sweep(in_minutes(lost * 16)).await;
-            assert_eq!(world.counts(queue).await, [1, 0, 0], "{lost}");
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +175,7 @@ async fn sweepers_share_the_due_rows() {
         let webhook_id = WebhookId::of(&tenant, &job.to_string(), "job.completed", "callback");
         Delivery { webhook_id, id: DeliveryId { webhook_id, ..delivery.id }, ..delivery.clone() }
     };
-    let rows = (1..100).map(|job| ((), log.due_row(&tenant, &other(job), Queue::Shared, Timestamp::now())));
+    let rows = (1..100).map(|job| ((), log.due_row(&tenant, &other(job), Timestamp::now())));
     assert!(log.put(rows.collect()).await.is_empty());
     let mut woken = Vec::new();
     for sweeper in [0, 1, 2, 3, 0, 1, 2, 3] {
@@ -229,7 +205,7 @@ async fn a_sweeper_whose_lease_response_was_lost_still_sweeps() {
     };
     let sweeper = wait.webhook_id.shard(PARTITIONS) % 4;
     let log = world.delivery_log();
-    assert!(log.put(vec![((), log.due_row(&tenant, &wait, Queue::Shared, Timestamp::now()))]).await.is_empty());
+    assert!(log.put(vec![((), log.due_row(&tenant, &wait, Timestamp::now()))]).await.is_empty());
     calls.fail(0..1, true);
     let tick = json!({"sweeper": sweeper, "time": in_minutes(17)});
     world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");
@@ -337,34 +313,33 @@ fn refused(call: &Call) -> (u16, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
+async fn a_refused_message_does_not_block_later_minutes() {
     let broken = Switch::default();
     let is_broken = broken.clone();
     let world = World::queues_answering(&[], move |call| {
-        let is_slow = call["QueueUrl"].as_str().is_some_and(|url| url.ends_with("/slow-deliveries"));
-        (is_broken.is_on() && is_slow && call.operation == "SendMessageBatch").then(|| refused(call))
+        (is_broken.is_on() && call.operation == "SendMessageBatch").then(|| refused(call))
     })
     .await;
     let (tenant, log) = ("t".parse().expect("a tenant"), world.delivery_log());
     let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
-    let wait = |minutes| {
+    let rows = [16, 18].map(|minutes| {
         let next_attempt_at = Some(in_minutes(minutes));
-        Delivery { next_attempt_at, ..Delivery::test(endpoint, Timestamp::now()) }
-    };
-    let (slow, hanging, good, later) = (wait(16), wait(16), wait(16), wait(18));
-    let rows = [(&slow, Queue::Slow), (&hanging, Queue::Hanging), (&good, Queue::Shared), (&later, Queue::Shared)];
-    let rows = rows.map(|(wait, queue)| ((), log.due_row(&tenant, wait, queue, Timestamp::now())));
-    assert!(log.put(rows.into()).await.is_empty());
-    broken.on();
-    for minutes in [17, 19] {
+        let wait = Delivery { next_attempt_at, ..Delivery::test(endpoint, Timestamp::now()) };
+        (wait.id.to_string(), log.due_row(&tenant, &wait, Timestamp::now()))
+    });
+    let [(_, first), (later, second)] = rows;
+    assert!(log.put(vec![((), first), ((), second)]).await.is_empty());
+    for (minutes, is_refused) in [(17, true), (19, false)] {
+        if is_refused {
+            broken.on();
+        } else {
+            broken.off();
+        }
         let swept = world.stack.invoke("deliveries-wake", json!({"time": in_minutes(minutes)})).await;
-        assert_eq!(swept.is_err(), minutes == 17, "an operator has to investigate the queue");
+        assert_eq!(swept.is_err(), is_refused, "an operator has to investigate the queue");
     }
-    for (queue, waits) in [("deliveries", vec![good, later]), ("hanging-deliveries", vec![hanging])] {
-        let ids = world.drain(queue).await.into_iter().map(|message| message["delivery_id"].clone());
-        let ids: HashSet<_> = ids.map(|id| id.as_str().expect("an id").to_owned()).collect();
-        assert_eq!(ids, waits.iter().map(|wait| wait.id.to_string()).collect(), "{queue}");
-    }
+    let woken = world.drain("deliveries").await.into_iter().map(|message| message["delivery_id"].clone());
+    assert_eq!(woken.collect::<Vec<_>>(), [json!(later)]);
 }
 
 /// Moves all due rows to the partition of the first row.

@@ -10,10 +10,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{
-    timestamp::Timestamp,
-    webhooks::{delivery::Status, endpoints::News},
-};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Map, Value, json};
 use tests::{
     Receiver, World, event,
@@ -124,12 +121,10 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     }
     world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(receiver.count().await, 4);
-    // The endpoint also hung and was probed, and emails about it were sent, so it has every attribute that enabling
-    // removes.
+    // Its receiver was also silent, and emails about it were sent, so it has every attribute that enabling removes.
     for id in &ids {
+        world.make_silent(&tenant, id, now).await;
         let id = id.parse().expect("an id");
-        endpoints.note(&owner, id, News::Unanswered { hangs: true }, now).await.expect("the write succeeds");
-        assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("the write succeeds"));
         let notice = endpoints.notice(&owner, id).await.expect("the read succeeds").expect("a notice");
         endpoints.try_notice(&owner, notice).await.expect("the notice is counted").expect("the endpoint is unchanged");
     }
@@ -177,6 +172,18 @@ async fn tenant_finds_a_name_and_deactivate_stops_an_endpoint() {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(receiver.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_counts_the_attempts_that_wait_for_a_receiver() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.new_endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    for job in 0..2 {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    world.poll("job-events").await;
+    assert_eq!(run(&world, &["parked", &tenant.id]).await, [["2", &id]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,7 @@ async fn an_endpoint_gets_only_the_events_of_its_filter() {
         world.enqueue("job-events", event).await;
     }
     world.poll("job-events").await;
+    world.drain_late().await;
     let received = receiver.received().await;
     let got = |name: &str| {
         let of_event = received.iter().filter(|delivery| delivery.header("x-event-type") == name);
@@ -105,6 +106,7 @@ async fn skip_overrides_callbacks_and_callbacks_override_endpoints() {
         world.enqueue("job-events", event).await;
     }
     assert_eq!(world.poll("job-events").await, 4);
+    world.drain_late().await;
     let mut got: Vec<_> =
         receiver.received().await.iter().map(|r| (r.json()["job_id"].clone(), r.path.clone())).collect();
     got.sort_by_key(|(job, _)| job.to_string());

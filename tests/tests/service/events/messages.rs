@@ -37,8 +37,7 @@ async fn strings_that_sqs_refuses_are_delivered_and_retried() {
                 "callback_url":"{}","callback_secret":"s{escaped}"}}"#,
             receiver.url("/")
         );
-        world.enqueue("job-events", event).await;
-        assert_eq!(world.poll("job-events").await, 1);
+        world.deliver(event).await;
         assert_eq!(world.poll("deliveries").await, 1);
         assert_eq!(world.poll("deliveries").await, 1);
         let received = receiver.received().await;

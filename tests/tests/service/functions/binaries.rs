@@ -41,6 +41,11 @@ async fn every_binary_starts_answers_and_ends() {
             event["headers"]["x-api-key"] = json!(key);
             event["body"] = json!(text(&event["body"]).replace(&receiver.url("/hook"), "https://example.com/hook"));
         }
+        if name == "webhooks-deliver" {
+            // The event is too old to wait for a drain.
+            let body: Value = serde_json::from_str(text(&event["Records"][0]["body"])).expect("a job event");
+            world.make_origin_quick(text(&body["tenant_id"]), &receiver.url("/")).await;
+        }
         let started = Instant::now();
         let environment = world.stack.environment(name).expect("a function of the template");
         let mut lambda = Lambda::start(&directory.join(name), environment, Stdio::piped()).await;

@@ -87,6 +87,7 @@ async fn no_canary_reaches_the_log() {
         world.enqueue(queue, json!({"tenant_id": callback_secret, "callback_secret": callback_secret})).await;
     }
     world.poll("job-events").await;
+    world.drain_late().await;
     world.poll_due().await;
     assert_eq!(receiver.wait_for(6).await.len(), 6);
 

@@ -38,6 +38,7 @@ async fn a_failed_job_is_reported_without_callbacks_and_endpoints() {
 async fn a_completed_job_costs_nothing() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
+    world.make_origin_quick(&tenant.id, "http://127.0.0.1:1/").await;
     let before = world.items("webhook-endpoints").await.len();
     world.deliver(callback(&tenant.id, "j", "http://127.0.0.1:1/")).await;
     sweep(&world, later(0)).await;

@@ -299,7 +299,8 @@ async fn an_undeleted_event_is_not_delivered_again() {
         "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:job-events",
         "awsRegion": "eu-central-1",
     });
-    before.invoke("webhooks-deliver", json!({"Records": [record]})).await.expect("it is delivered");
+    before.invoke("webhooks-deliver", json!({"Records": [record]})).await.expect("it is handled");
+    before.poll("slow-deliveries").await.expect("it is delivered");
     assert_eq!(receiver.count().await, 1);
     drop(before);
 

@@ -60,7 +60,9 @@ async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     let event = callback("tenant-1", "j", receiver.url("/"));
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]);
     send.message_body(event.to_string()).send().await.expect("the send succeeds");
-    before.poll("job-events").await.expect("a step");
+    for queue in ["job-events", "slow-deliveries"] {
+        before.poll(queue).await.expect("a step");
+    }
     assert_eq!(receiver.count().await, 1);
     drop(before);
 

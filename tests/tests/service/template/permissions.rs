@@ -7,10 +7,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{
-    timestamp::Timestamp,
-    webhooks::{delivery::Status, endpoints::News},
-};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
     Browser, Call, Protected, Proxy, Receiver, Switch, World, event,
@@ -248,7 +245,8 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let mut failed = event(&tenant.id, "failed permanently");
     failed["event"] = json!("job.failed");
     world.deliver(failed).await;
-    a_delivery_waits_for_a_receiver_that_hangs(world).await;
+    a_delivery_waits_for_a_silent_receiver(world).await;
+    lost_messages_of_drains_are_replaced(world).await;
     large_held_deliveries_are_resent(world).await;
     a_slow_receiver_asks_for_an_hour(world).await;
     // The partition of the endpoint is throttled. A random eighth of the deliveries still goes to this partition.
@@ -304,22 +302,30 @@ async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &
     world.rpc(&owner.key, "audit/list", json!({})).await.ok();
 }
 
-/// The receiver has been silent for so long that the delivery has to wait longer than a message can be delayed, so the
-/// next sweep wakes the delivery.
-async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
-    let tenant = world.tenant("hangs").await;
+/// The receiver is silent, so the attempt waits for the next one of its drain.
+async fn a_delivery_waits_for_a_silent_receiver(world: &World) {
+    let tenant = world.tenant("silent").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
-    let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
-    let since = Timestamp::now().before(Duration::from_secs(40 * 60));
-    world
-        .stored_endpoints()
-        .note(&owner, endpoint, News::Unanswered { hangs: true }, since)
-        .await
-        .expect("the write succeeds");
-    let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
-    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
+    world.make_silent(&tenant, &id, Timestamp::now().before(Duration::from_secs(40 * 60))).await;
     world.deliver(event(&tenant.id, "j")).await;
-    while world.poll("hanging-deliveries").await == 0 {}
+    world.poll_all("hanging-deliveries").await;
+}
+
+async fn lost_messages_of_drains_are_replaced(world: &World) {
+    let tenant = world.tenant("lost").await;
+    world.new_endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    let silent = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    world.make_silent(&tenant, &silent, Timestamp::now().before(Duration::from_secs(40 * 60))).await;
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
+    world.poll_all("job-events").await;
+    for queue in ["slow-deliveries", "hanging-deliveries"] {
+        assert_eq!(world.drain(queue).await.len(), 1, "{queue}");
+    }
+    let late = Timestamp::now().before(Duration::from_secs(6 * 60)).as_millisecond();
+    world.set_drains(&tenant, json!({"expected_at": late})).await;
+    world.sweep(Timestamp::now().after(Duration::from_secs(20 * 60))).await;
+    assert_eq!(world.counts("slow-deliveries").await, [1, 0, 0]);
+    world.handle_all().await;
 }
 
 /// The payloads are too large for the rows of their deliveries, so they are stored separately.
@@ -339,14 +345,13 @@ async fn large_held_deliveries_are_resent(world: &World) {
     world.sweep(Timestamp::now()).await;
 }
 
-/// Deliveries to this receiver are in the queue for slow receivers, including those that the next sweep sends there.
+/// A drain makes the attempts, also the one that the next sweep wakes.
 async fn a_slow_receiver_asks_for_an_hour(world: &World) {
     let (tenant, receiver) =
         (world.tenant("slow").await, Receiver::scripted(&[(503, &[("retry-after", "3600")])]).await);
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world.make_slow(&tenant, &id).await;
+    world.make_late(&tenant, &id).await;
     world.deliver(event(&tenant.id, "slow")).await;
-    while world.poll("slow-deliveries").await == 0 {}
     world.sweep(Timestamp::now().after(Duration::from_secs(2 * 60 * 60))).await;
     world.handle_all().await;
 }

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All the functions' metrics, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 25] = [
+pub(crate) const METRICS: [&str; 24] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
-    "CutOff",
     "Delivered",
     "DeliveryFailed",
     "EndpointDisabled",
@@ -29,7 +28,7 @@ pub(crate) const METRICS: [&str; 25] = [
     "Malformed",
     "NoticeGivenUp",
     "Overdue",
-    "Postponed",
+    "Parked",
     "SignedUp",
     "SweepLag",
     "UnreadableEndpoint",

@@ -1,4 +1,4 @@
-//! Deliveries whose first attempt was postponed. They are in the log at once, and every call accepts them.
+//! Deliveries whose first attempt was parked. They are in the log at once, and every call accepts them.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use common::{
     webhooks::delivery::{Delivery, Status},
 };
 use serde_json::{Value, json};
-use tests::{Manner, Moody, Receiver, Rough, Tenant, World, event, world::log::due_message};
+use tests::{Manner, Moody, Receiver, Rough, Tenant, World, event};
 
 use super::{
     DAY,
-    isolation::{drain_hanging, poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
+    isolation::{poll, send, silent, untried, waiting, world_with},
     read,
 };
 
@@ -29,16 +29,15 @@ fn small_or_large(tenant: &str, job: usize) -> Value {
     event
 }
 
-/// Fifty events of both sizes for a hanging endpoint.
+/// Fifty events of both sizes for an endpoint with a silent receiver.
 async fn fifty_wait(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let receiver = Rough::start(Manner::Hangs).await;
-    let (world, tenant, id) = world_with(settings, receiver.url()).await;
-    world.make_hanging(&tenant, &id).await;
+    let (world, tenant, id) = silent(settings, receiver.url()).await;
     for job in 0..50 {
         world.enqueue("job-events", small_or_large(&tenant.id, job)).await;
     }
     poll(&world, "job-events", 50).await;
-    assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (50, [0, 0, 0, 50]));
+    assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (50, [0, 0, 0, 1]));
     assert_eq!(counted(&world, &tenant, Status::Pending).await, 50);
     (world, tenant, id, receiver)
 }
@@ -64,14 +63,11 @@ async fn one_of_each_size(world: &World, tenant: &Tenant) -> [(Delivery, String)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
+async fn events_for_a_silent_receiver_are_listed_at_once() {
     let receiver = Rough::start(Manner::Hangs).await;
-    let (world, tenant, id) = world_with(&[], receiver.url()).await;
-    for job in 0..200 {
-        world.enqueue("job-events", event(&tenant.id, job)).await;
-    }
-    poll(&world, "job-events", 200).await;
-    assert_eq!((receiver.arrivals().await.len(), world.left().await), (1, 200), "the first one was cut off");
+    let (world, tenant, id) = silent(&[], receiver.url()).await;
+    send(&world, &tenant, 0..200).await;
+    assert_eq!((receiver.arrivals().await.len(), world.left().await), (0, 1));
     let (mut listed, mut fields) = (0, json!({"status": "pending", "webhook_endpoint_id": id, "limit": 100}));
     loop {
         let page = read(&world, &tenant, "list", fields.clone()).await.ok().clone();
@@ -87,7 +83,7 @@ async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
+async fn parked_deliveries_are_held_or_ended_with_their_endpoint() {
     // Deliveries from before the endpoint became inactive are held, even if new events are not collected.
     for (route, mut fields, status, hold_for) in [
         ("delete", json!({}), Status::Ended, "604800"),
@@ -97,7 +93,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         let (world, tenant, id, hanging) = fifty_wait(&[("HOLD_FOR", hold_for)]).await;
         fields["id"] = json!(id);
         world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
-        drain_hanging(&world).await;
+        world.handle_all().await;
         assert_eq!((world.log_of(&tenant.id, status).await.len(), world.left().await), (50, 0), "{status}");
         let counts = (counted(&world, &tenant, status).await, counted(&world, &tenant, Status::Pending).await);
         assert_eq!((counts, hanging.arrivals().await.len()), ((json!(50), json!(0)), 0));
@@ -112,6 +108,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         for (held, payload) in kept {
             world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
             poll(&world, "deliveries", 1).await;
+            world.drain_late().await;
             assert_eq!(receiver.received().await.last().expect("it arrived").body, payload);
         }
         assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
@@ -119,11 +116,11 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_at_a_new_url_gets_the_waiting_deliveries() {
+async fn a_receiver_at_a_new_url_gets_the_parked_deliveries() {
     let (world, tenant, id, hanging) = fifty_wait(&[]).await;
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
-    drain_hanging(&world).await;
+    world.handle_all().await;
     assert_eq!((receiver.count().await, world.left().await), (50, 0));
     assert_eq!(hanging.arrivals().await.len(), 0);
     let counts = (counted(&world, &tenant, Status::Delivered).await, counted(&world, &tenant, Status::Pending).await);
@@ -133,7 +130,7 @@ async fn a_receiver_at_a_new_url_gets_the_waiting_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
+async fn a_parked_delivery_keeps_its_payload_when_it_is_resent() {
     let (world, tenant, id, hanging) = fifty_wait(&[]).await;
     let waits = one_of_each_size(&world, &tenant).await;
     for (delivery, payload) in &waits {
@@ -146,14 +143,17 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
         assert_eq!((resent.status, resent.attempts), (Status::Pending, 0));
         assert_eq!(self::payload(&world, &tenant, delivery).await, *payload);
     }
-    assert_eq!(waiting(&world).await, [0, 2, 0, 50]);
-    // The invoked function does not know the receiver.
+    assert_eq!(waiting(&world).await, [0, 2, 0, 1]);
     poll(&world, "deliveries", 2).await;
-    assert_eq!((waiting(&world).await, hanging.arrivals().await.len()), ([0, 0, 0, 52], 0));
+    assert_eq!((waiting(&world).await, hanging.arrivals().await.len()), ([0, 0, 1, 1], 0));
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
-    drain_hanging(&world).await;
-    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each one arrives once, despite two messages");
+    world.handle_all().await;
+    assert_eq!(
+        (receiver.count().await, world.left().await),
+        (50, 0),
+        "each one arrives once, although two were parked twice"
+    );
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
         let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());
@@ -164,15 +164,16 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
 
 /// A payload is written once, and is deleted once it has been delivered if it is too large to be kept.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
+async fn the_payload_of_a_parked_delivery_is_stored_once() {
     for (kept, answer, payloads) in [("0", 500, 1), ("0", 200, 0), ("350000", 200, 1)] {
         for (words, is_with_state) in [(1, kept != "0"), (1000, false)] {
             let receiver = Moody::start(move |_| (Duration::ZERO, answer)).await;
             let (world, tenant, id) = world_with(&[("KEPT_PAYLOAD_BYTES", kept)], receiver.url()).await;
-            world.make_slow(&tenant, &id).await;
+            world.make_late(&tenant, &id).await;
             let mut event = event(&tenant.id, "j");
             event["result"] = json!("a word or two, ".repeat(words));
-            world.deliver(event).await;
+            world.enqueue("job-events", event).await;
+            poll(&world, "job-events", 1).await;
             let stored = async || {
                 let mut items = world.items("deliveries").await;
                 items.retain(|item| item.keys().any(|name| name.starts_with("payload")));
@@ -180,36 +181,36 @@ async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
             };
             let apart = usize::from(is_with_state);
             assert_eq!((stored().await, waiting(&world).await), ((1, apart), [0, 0, 1, 0]), "{kept} {words}");
-            poll_slow(&world, 1).await;
+            world.drain_late().await;
             let delivery = world.only_logged(&tenant.id).await;
             assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "{delivery:?}");
             // A process may have died before its message was deleted.
             let message = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 1});
-            world.enqueue("slow-deliveries", message).await;
-            poll_slow(&world, 1).await;
+            world.enqueue("deliveries", message).await;
+            poll(&world, "deliveries", 1).await;
             assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "the attempt is not repeated");
         }
     }
 }
 
-/// A short wait needs only a message. A longer wait needs a due row, so that the sweep can wake the delivery.
+/// A drain makes the attempt, so the delivery has no due row, and the sweep ignores the row of the time before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_attempt_that_waits_has_no_due_row() {
-    let (world, tenant, id, _hanging) = silent(&[]).await;
-    let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
-    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
+async fn the_sweep_leaves_parked_deliveries_to_their_drain() {
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let (world, tenant, id) = world_with(&[("RETRY_SCHEDULE", "0")], &receiver.url("/")).await;
     let due = async || {
         let items = world.items("deliveries").await;
-        let is_due = |key: &AttributeValue| key.as_s().is_ok_and(|key| key.starts_with("due/"));
-        items.iter().filter(|item| is_due(&item["destination"])).count()
+        let is_due = |key: &AttributeValue| key.as_s().is_ok_and(|key| key.starts_with("check/"));
+        items.iter().filter(|item| is_due(&item["delivery"])).count()
     };
-    world.deliver(event(&tenant.id, "j")).await;
-    assert_eq!((due().await, waiting(&world).await), (0, [0, 0, 0, 1]));
-    poll_hanging(&world, 1).await;
-    assert_eq!((due().await, waiting(&world).await), (1, [0; 4]), "the receiver has been silent for hours");
-    let waits = world.only_logged(&tenant.id).await;
-    let at = waits.next_attempt_at.expect("it waits");
-    assert!(at.since(Timestamp::now()) > Duration::from_secs(59 * 60), "{at}");
-    world.sweep(at.after(Duration::from_secs(61))).await;
-    assert_eq!(world.drain("hanging-deliveries").await, [due_message(&tenant.id, &waits)]);
+    send(&world, &tenant, 0..1).await;
+    assert_eq!((receiver.count().await, due().await), (1, 1));
+    world.make_late(&tenant, &id).await;
+    send(&world, &tenant, 1..2).await;
+    poll(&world, "deliveries", 1).await;
+    assert_eq!((receiver.count().await, due().await, waiting(&world).await), (1, 1, [0, 0, 1, 0]));
+    world.sweep(Timestamp::now().after(DAY / 48)).await;
+    assert_eq!(waiting(&world).await, [0, 0, 1, 0]);
+    world.drain_late().await;
+    assert_eq!((receiver.count().await, world.log_of(&tenant.id, Status::Delivered).await.len()), (3, 2));
 }

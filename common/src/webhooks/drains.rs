@@ -1,0 +1,88 @@
+//! Schedules the drains of organizations: at most one message for each of an organization's two drains.
+//!
+//! Each message has a row in its minute, so the sweep replaces a message that was lost.
+
+use std::ops::ControlFlow::{Break, Continue};
+
+use super::{
+    delivery::{Drain, Receiver},
+    endpoints::{Draining, Endpoints},
+    log::{Log, due::DrainRow},
+    queue::{DrainMessage, Queues},
+};
+use crate::{aws::rounds, error::Result, id::TenantId, timestamp::Timestamp};
+
+/// The tables and queues of drains. Cloning is cheap.
+#[derive(Clone)]
+pub struct Drains {
+    pub endpoints: Endpoints,
+    pub log: Log,
+    pub queues: Queues,
+}
+
+impl Drains {
+    /// Makes sure that a drain begins at `at` or earlier, and looks for the attempts that have been parked before this
+    /// call. If an earlier process may have scheduled the drain and died before it sent the message, `is_repeated` makes
+    /// this call send another one.
+    pub async fn ensure(&self, tenant: &TenantId, drain: Drain, at: Timestamp, is_repeated: bool) -> Result<()> {
+        rounds((), |()| async move {
+            let now = Timestamp::now();
+            // A message that is expected in the past would be considered lost.
+            let (at, seen) = (at.max(now), self.endpoints.draining(tenant, drain).await?);
+            if seen.runs(now) || (seen.begins_by(at, now) && !is_repeated) {
+                return Ok(Break(()));
+            }
+            if !self.endpoints.schedule_drain(tenant, drain, &seen, at).await? {
+                return Ok(Continue(()));
+            }
+            self.send(DrainMessage { tenant: tenant.clone(), drain, after: None }, at, now).await.map(Break)
+        })
+        .await
+    }
+
+    /// Continues the drain of `message`, which holds `lock`, at `at` and after the receiver `last`.
+    pub async fn go_on(
+        &self,
+        message: &DrainMessage,
+        last: Option<Receiver>,
+        lock: &Draining,
+        at: Timestamp,
+    ) -> Result<()> {
+        let now = Timestamp::now();
+        let at = at.max(now);
+        if !self.endpoints.schedule_drain(&message.tenant, message.drain, lock, at).await? {
+            // Another process has taken over, because this one took too long.
+            return Ok(());
+        }
+        self.send(DrainMessage { after: last, ..message.clone() }, at, now).await
+    }
+
+    /// Sends on a message that began no round, to the time when one is expected or the lock of the one that runs
+    /// expires: the message may be early by this process's clock, or the process that scheduled or runs the round may
+    /// have died. Two messages for a round are one too many, and the second begins nothing.
+    pub async fn send_on(&self, message: &DrainMessage) -> Result<()> {
+        let now = Timestamp::now();
+        let state = self.endpoints.draining(&message.tenant, message.drain).await?;
+        match state.runs_until.filter(|_| state.runs(now)).or(state.expected_at) {
+            Some(at) => self.send(message.clone(), at, now).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the message of a drain if it was lost. Returns whether it was.
+    pub async fn replace_lost(&self, DrainRow { tenant, drain, .. }: &DrainRow) -> Result<bool> {
+        let now = Timestamp::now();
+        let is_lost = self.endpoints.draining(tenant, *drain).await?.is_lost(now);
+        if is_lost {
+            self.ensure(tenant, *drain, now, true).await?;
+        }
+        Ok(is_lost)
+    }
+
+    async fn send(&self, message: DrainMessage, at: Timestamp, now: Timestamp) -> Result<()> {
+        let DrainMessage { ref tenant, drain, .. } = message;
+        let row = self.log.drain_row(&DrainRow { tenant: tenant.clone(), drain, at }, now);
+        let (written, sent) = tokio::join!(self.log.put_all([row]), self.queues.send_drain(message, at, now));
+        sent.and(written)
+    }
+}

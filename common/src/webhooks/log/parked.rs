@@ -1,0 +1,121 @@
+//! Parked attempts: those that are due and wait for their receiver's drain.
+//!
+//! Each has a row in its organization's partition, sorted by receiver and then by the time when the attempt was due, so
+//! a drain finds the receivers that deliveries wait for and the oldest attempts of each, whatever the number of others.
+//! Reads are strongly consistent: a drain that finds nothing can end. The row is written before the delivery's state,
+//! and deleted after the state that follows the attempt has been written. A row whose delivery is no longer parked at
+//! its time is left over from a crash or a resend, and is deleted when it is found.
+
+use std::iter;
+
+use super::{
+    items::{DELIVERY, DESTINATION},
+    table::{Log, Row, key_of, keyed},
+};
+use crate::{
+    aws::{
+        batch::{batch_write, delete_request},
+        dynamo::{Item, query_page, text},
+        expression::select,
+    },
+    error::Result,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::delivery::{Delivery, Parked, Receiver},
+};
+
+/// Sorts after every character of a receiver's key.
+const AFTER: char = '~';
+const DELETING: &str = "deleting parked attempts";
+
+impl Log {
+    /// Builds the row of an attempt that waits for its receiver's drain.
+    #[must_use]
+    pub fn parked_row(&self, parked: &Parked, now: Timestamp) -> Row {
+        let Parked { tenant, receiver, at, id } = parked;
+        Row(self.item([partition(tenant), format!("{receiver}/{:013}/{id}", at.as_millisecond())], [], now))
+    }
+
+    /// Lists up to `limit` receivers that attempts of `tenant` wait for, after `last` and in the order of their keys.
+    pub async fn parked_receivers(
+        &self,
+        tenant: &TenantId,
+        mut last: Option<Receiver>,
+        limit: usize,
+    ) -> Result<Vec<Receiver>> {
+        let mut receivers = Vec::new();
+        while receivers.len() < limit {
+            let in_partition = DESTINATION.equals(text(partition(tenant)));
+            let keys = match last {
+                None => in_partition,
+                Some(last) => in_partition.and(DELIVERY.is_above(text(format!("{last}/{AFTER}")))),
+            };
+            let first = select(self.query(keys).consistent_read(true), &[DELIVERY]);
+            let page = query_page(first, 1, "finding parked attempts").await?;
+            let Some(parked) = page.items.first().and_then(|item| parse(tenant, item)) else { break };
+            receivers.push(parked.receiver);
+            last = Some(parked.receiver);
+        }
+        Ok(receivers)
+    }
+
+    /// Reads up to `limit` of the attempts that wait for `receiver`, longest due first, after `last`.
+    pub async fn parked(
+        &self,
+        tenant: &TenantId,
+        receiver: Receiver,
+        last: Option<&Parked>,
+        limit: usize,
+    ) -> Result<Vec<Parked>> {
+        let first = match last {
+            None => format!("{receiver}/"),
+            Some(Parked { at, id, .. }) => format!("{receiver}/{:013}/{id}{AFTER}", at.as_millisecond()),
+        };
+        let keys = DESTINATION.equals(text(partition(tenant)));
+        let keys = keys.and(DELIVERY.is_between(text(first), text(format!("{receiver}/{AFTER}"))));
+        let rows = select(self.query(keys).consistent_read(true), &[DELIVERY]);
+        let page = query_page(rows, limit, "reading parked attempts").await?;
+        Ok(page.items.iter().filter_map(|item| parse(tenant, item)).collect())
+    }
+
+    /// Deletes the rows of attempts that no longer wait. A row that is left over is deleted when it is found.
+    pub async fn unpark(&self, parked: impl Iterator<Item = &Parked>, now: Timestamp) -> Result<()> {
+        let mut rows: Vec<_> = parked.map(|parked| key_of(&self.parked_row(parked, now).0)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let deletions = rows.into_iter().map(|key| delete_request(keyed(key, [])));
+        batch_write(&self.dynamodb, &self.table, deletions, DELETING).await
+    }
+
+    /// Deletes all parked attempts of a deleted organization.
+    pub async fn forget_parked(&self, tenant: &TenantId) -> Result<()> {
+        loop {
+            let rows = self.query(DESTINATION.equals(text(partition(tenant))));
+            let page = query_page(select(rows, &[DESTINATION, DELIVERY]), 1000, DELETING).await?;
+            let keys = page.items.into_iter().map(delete_request);
+            batch_write(&self.dynamodb, &self.table, keys, DELETING).await?;
+            if page.last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Parked {
+    /// Whether this is the attempt that `delivery` waits for.
+    #[must_use]
+    pub fn is_of(&self, delivery: &Delivery) -> bool {
+        delivery.is_parked && delivery.next_attempt_at.map(Timestamp::as_millisecond) == Some(self.at.as_millisecond())
+    }
+}
+
+fn partition(tenant: &TenantId) -> String {
+    ["parked/", tenant.as_str()].concat()
+}
+
+fn parse(tenant: &TenantId, item: &Item) -> Option<Parked> {
+    let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.split('/');
+    let mut part = iter::from_fn(|| parts.next());
+    let (receiver, at, id) = (part.next()?.parse().ok()?, part.next()?.parse().ok()?, part.next()?.parse().ok()?);
+    Some(Parked { tenant: tenant.clone(), receiver, at: Timestamp::from_millisecond(at), id })
+}

@@ -1,0 +1,199 @@
+//! Makes attempts: at once at receivers whose gate is open, and for drains. An attempt that has begun runs until its
+//! answer or its timeout.
+//!
+//! After a second without an answer, an attempt's delivery is written to the log and its receiver's gate closes, while
+//! the attempt goes on. The second is measured in ten parts, each of which takes as long as the process needs for it: a
+//! process that is short of CPU does not take its own delay for the receiver's.
+
+use std::{pin::pin, time::Duration};
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Attempt, AttemptResult, Failure, Outcome},
+        endpoints::{SECOND, Shown},
+        post::{Client, NoDescriptor, Post, Posted},
+    },
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{batch::Batch, outgoing::Due, places::Places};
+
+/// The time until the next try if there is no file descriptor.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The number of parts in which an attempt's first second is measured.
+const PARTS: u32 = 10;
+
+/// Makes a process's attempts.
+pub(crate) struct Sender {
+    pub(crate) client: Client,
+    /// The places of attempts that are made at once, and of those that drains make.
+    pub(crate) at_once: Places,
+    pub(crate) drained: Places,
+}
+
+/// An attempt that has ended.
+pub(crate) struct Made {
+    pub(crate) shown: Shown,
+    pub(crate) is_success: bool,
+    pub(crate) began: Timestamp,
+    /// Receives whether the result has been stored.
+    pub(crate) stored: oneshot::Receiver<bool>,
+}
+
+impl Sender {
+    /// Makes an attempt if its receiver's gate is open and there is a place. Otherwise, parks it.
+    pub(crate) async fn send(&self, due: Due, batch: &Batch) {
+        if let Some(missed) = due.missed() {
+            return batch.finish(due.ended(missed));
+        }
+        // A message for a parked attempt is a repeated one: the attempt is left to the drain.
+        let may_begin = due.gate.is_open() && !due.delivery.is_parked;
+        let place = if may_begin { self.at_once.take(&due.tenant, batch.last_start).await } else { None };
+        if place.is_none() {
+            return batch.finish(due.ended(AttemptResult::Parked));
+        }
+        // Boxed, because the future takes thousands of bytes, which parked attempts would reserve.
+        if let Err(due) = Box::pin(self.attempt(due, batch)).await {
+            batch.finish(due.ended(AttemptResult::Parked));
+        }
+    }
+
+    /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor for
+    /// it.
+    pub(crate) async fn attempt(&self, mut due: Due, batch: &Batch) -> Result<Made, Due> {
+        let Posting { began, took, posted, is_quick, is_stored } = loop {
+            match self.post(&due, batch).await {
+                Some(posting) => break posting,
+                None if Instant::now() + PAUSE < batch.last_start => sleep(PAUSE).await,
+                None => return Err(due),
+            }
+        };
+        due.is_stored = is_stored;
+        let Posted { outcome, response, detail } = posted;
+        let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
+        let made = Attempt { detail, ..Attempt::new(began, duration_ms, outcome, response, due.delivery.trigger) };
+        batch.tally.attempt(&due, &made, outcome, took);
+        let shown = shown(outcome, is_quick);
+        let (sender, stored) = oneshot::channel();
+        batch.finish(due.ended(AttemptResult::Made(made, outcome)).showing(shown, began).stored_to(sender));
+        Ok(Made { shown, is_success: matches!(outcome, Outcome::Delivered(_)), began, stored })
+    }
+
+    /// Posts, and waits for the answer. Returns `None` if the post could not be made.
+    async fn post(&self, due: &Due, batch: &Batch) -> Option<Posting> {
+        let (began, started) = (Timestamp::now(), Instant::now());
+        let post = Post {
+            tenant: &due.tenant,
+            target: due.target()?,
+            id: due.delivery.webhook_id,
+            event: due.delivery.event_in(&due.payload.body),
+            event_at: due.delivery.created_at,
+            trace: due.payload.trace.as_ref(),
+            body: &due.payload.body,
+        };
+        let mut posting = pin!(self.client.post(post, began));
+        let (posted, is_quick, is_stored) = match within_a_second(&mut posting).await {
+            Some(posted) => (posted, true, due.is_stored),
+            None => {
+                let (posted, is_stored) = tokio::join!(posting, go_on(due, began, batch));
+                (posted, false, is_stored)
+            }
+        };
+        match posted {
+            Ok(posted) => Some(Posting { began, took: started.elapsed(), posted, is_quick, is_stored }),
+            Err(NoDescriptor) => {
+                common::log!("descriptors.exhausted", tenant = %due.tenant, delivery_id = %due.delivery.id);
+                None
+            }
+        }
+    }
+}
+
+/// A post that has ended.
+struct Posting {
+    began: Timestamp,
+    took: Duration,
+    posted: Posted,
+    /// Whether it ended within a second.
+    is_quick: bool,
+    /// Whether the log contains the delivery.
+    is_stored: bool,
+}
+
+/// Waits for a second of this process's time. Returns `None` if the attempt has not ended by then.
+async fn within_a_second<T>(mut posting: impl Future<Output = T> + Unpin) -> Option<T> {
+    for _ in 0..PARTS {
+        if let Ok(posted) = timeout(SECOND / PARTS, &mut posting).await {
+            return Some(posted);
+        }
+    }
+    None
+}
+
+/// Writes a delivery to the log and closes its receiver's gate, because the attempt has lasted a second. Returns whether
+/// the log contains the delivery.
+async fn go_on(due: &Due, began: Timestamp, batch: &Batch) -> bool {
+    if due.is_stored && !due.gate.is_open() {
+        return true;
+    }
+    let (sender, stored) = oneshot::channel();
+    let ended = due.copy().ended(AttemptResult::InProgress).showing(Shown::Waits, began);
+    batch.finish(ended.stored_to(sender));
+    stored.await.unwrap_or(false) || due.is_stored
+}
+
+/// The evidence of an attempt with this outcome.
+fn shown(outcome: Outcome, is_quick: bool) -> Shown {
+    match outcome {
+        // The timeout may be a second.
+        _ if is_quick && !matches!(outcome, Outcome::Failed(Failure::Timeout)) => Shown::Quick,
+        Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => Shown::Nothing,
+        // A receiver that closes the connection is not silent.
+        Outcome::Delivered(_)
+        | Outcome::Failed(Failure::Status(..) | Failure::Blocked | Failure::Tls | Failure::Protocol) => Shown::Late,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_has_a_second_of_the_processes_own_time() {
+        let began = Instant::now();
+        assert_eq!(within_a_second(Box::pin(sleep(SECOND - Duration::from_millis(1)))).await, Some(()));
+        assert_eq!(within_a_second(pending::<()>()).await, None);
+        assert_eq!(began.elapsed(), SECOND * 2 - Duration::from_millis(1));
+        // The process is busy for three seconds, so the attempt has used only one part.
+        let mut waiting = Box::pin(within_a_second(pending::<()>()));
+        assert!((&mut waiting).now_or_never().is_none());
+        tokio::time::advance(SECOND * 3).await;
+        let went_on = Instant::now();
+        assert_eq!(waiting.await, None);
+        assert_eq!(went_on.elapsed(), SECOND / PARTS * (PARTS - 1));
+    }
+
+    #[test]
+    fn an_answer_is_any_response() {
+        let status = |code| Outcome::Failed(Failure::Status(code, None));
+        for (outcome, is_quick, expected) in [
+            (Outcome::Failed(Failure::Connect), true, Shown::Quick),
+            (Outcome::Delivered(204), true, Shown::Quick),
+            (Outcome::Delivered(204), false, Shown::Late),
+            (status(500), false, Shown::Late),
+            (Outcome::Failed(Failure::Timeout), false, Shown::Nothing),
+            (Outcome::Failed(Failure::Timeout), true, Shown::Nothing),
+            (Outcome::Failed(Failure::Dns), false, Shown::Nothing),
+            (Outcome::Failed(Failure::Protocol), false, Shown::Late),
+        ] {
+            assert_eq!(shown(outcome, is_quick), expected, "{outcome:?}");
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Drains: invocations that make an organization's parked attempts.
+//!
+//! A round serves the receivers of its drain side by side. Each has its own width, the number of attempts in progress:
+//! every success widens it by one, and every failure halves it. The round begins attempts for a few seconds, or as long
+//! as others are in progress, and each of them runs to its end. Then the drain is continued by a message at the tail of
+//! its queue, until nothing is parked. A silent receiver gets one attempt in a round, and the next one after a tenth of
+//! its silence; the rest of its deliveries cost nothing while they wait.
+//!
+//! Only one round of a drain runs at a time, and a receiver that becomes silent is not served again before all earlier
+//! attempts at it have ended. So nothing else makes a parked attempt.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use common::{
+    error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status},
+        endpoints::{Endpoint, Gate, Shown},
+        queue::DrainMessage,
+    },
+};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    attempt::{Made, Sender},
+    batch::Batch,
+    ledger::Ledger,
+    outgoing::Due,
+    places::Place,
+    record::{Record, Undone},
+    turns::{drain_of, due_at},
+};
+
+/// A round begins attempts for this long, even if none is in progress. Drains of other organizations may be waiting for
+/// the invocation.
+const ROUND: Duration = Duration::from_secs(5);
+/// The time until a round looks again for receivers. Ten receivers add as much, because a look reads each of them.
+const LOOK: Duration = Duration::from_millis(500);
+/// The time until an attempt tries again to get a place.
+const WAIT: Duration = Duration::from_millis(50);
+/// The time until the next round of a drain that could not read or write.
+const PAUSE: Duration = Duration::from_secs(5);
+/// A drain's message may arrive slightly early.
+const EARLY: Duration = Duration::from_secs(1);
+/// The maximum number of receivers in a round.
+const RECEIVERS: usize = 100;
+/// The maximum number of attempts in progress at a receiver, and the number at first if it answers.
+const WIDEST: usize = 100;
+const ANSWERING: usize = 10;
+/// The number of a receiver's deliveries that are read ahead, with their payloads.
+const AHEAD: usize = 4;
+/// The number of parked attempts in a read.
+const PAGE: usize = 100;
+
+/// A receiver that parked attempts wait for.
+struct Lane {
+    receiver: Receiver,
+    gate: Gate,
+    endpoint: Option<Arc<Endpoint>>,
+}
+
+/// A round of a drain.
+struct Round<'a> {
+    tenant: &'a TenantId,
+    record: &'a Record,
+    sender: &'a Sender,
+    ledger: &'a Ledger,
+    batch: &'a Batch,
+    /// Attempts begin until this time, and later only while others are in progress.
+    until: Instant,
+    in_progress: AtomicUsize,
+}
+
+/// Makes parked attempts for some seconds, and schedules the next round.
+pub(crate) async fn round(
+    record: &Record,
+    message: DrainMessage,
+    sender: &Sender,
+    ledger: &Ledger,
+    batch: &Batch,
+) -> Result<(), Undone> {
+    let DrainMessage { tenant, drain, after } = &message;
+    let drains = &ledger.drains;
+    let Some(lock) = drains.endpoints.begin_drain(tenant, *drain, Timestamp::now()).await? else {
+        return Ok(drains.send_on(&message).await?);
+    };
+    let until = batch.last_start.min(Instant::now() + ROUND);
+    let round = Round { tenant, record, sender, ledger, batch, until, in_progress: AtomicUsize::new(0) };
+    let (last, served) = round.serve(*drain, *after).await;
+    // This read finds everything that was parked before it.
+    let next = match served {
+        Ok(()) => next(tenant, *drain, last, ledger).await,
+        Err(error) => Err(error),
+    };
+    match next.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
+        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(PAUSE)).await?,
+        Ok(Next { own: Some(at), other }) => {
+            drains.go_on(&message, last, &lock, at).await?;
+            ensure(ledger, tenant, other).await?;
+        }
+        Ok(Next { own: None, other }) => {
+            if drains.endpoints.end_drain(tenant, *drain, &lock).await? {
+                let now = Timestamp::now();
+                for lane in lanes(tenant, None, ledger).await? {
+                    drains.ensure(tenant, lane.drain(), lane.due_at(now), false).await?;
+                }
+            }
+            ensure(ledger, tenant, other).await?;
+        }
+    }
+    Ok(())
+}
+
+/// When a round of this drain, and of the other one, has work.
+struct Next {
+    own: Option<Timestamp>,
+    other: Option<(Drain, Timestamp)>,
+}
+
+/// The time until a round that has found this many receivers looks again.
+fn pause(receivers: usize) -> Duration {
+    LOOK * u32::try_from(1 + receivers / 10).unwrap_or(u32::MAX)
+}
+
+/// Finds the work for the rounds that follow one that has looked at the receivers up to `last`.
+async fn next(tenant: &TenantId, drain: Drain, last: Option<Receiver>, ledger: &Ledger) -> Result<Next> {
+    let now = Timestamp::now();
+    let mut next = Next { own: last.map(|_| now), other: None };
+    let mut after = None;
+    loop {
+        let lanes = lanes(tenant, after, ledger).await?;
+        for lane in &lanes {
+            let at = lane.due_at(now);
+            if lane.drain() == drain {
+                next.own = Some(next.own.map_or(at, |own| own.min(at)));
+            } else {
+                let at = next.other.map_or(at, |(_, other)| other.min(at));
+                next.other = Some((lane.drain(), at));
+            }
+        }
+        after = lanes.last().map(|lane| lane.receiver);
+        // Nothing that follows can be due earlier.
+        let is_known = next.own.is_some_and(|own| own <= now) && next.other.is_some();
+        if lanes.len() < RECEIVERS || is_known {
+            return Ok(next);
+        }
+    }
+}
+
+async fn ensure(ledger: &Ledger, tenant: &TenantId, other: Option<(Drain, Timestamp)>) -> Result<()> {
+    match other {
+        Some((drain, at)) => ledger.drains.ensure(tenant, drain, at, false).await,
+        None => Ok(()),
+    }
+}
+
+/// The receivers that an organization's parked attempts wait for, after `last`.
+async fn lanes(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Result<Vec<Lane>> {
+    let receivers = ledger.log.parked_receivers(tenant, last, RECEIVERS).await?;
+    if receivers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let endpoints = ledger.reads.all(tenant).await?;
+    let endpoints: HashMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, endpoint)).collect();
+    let lanes = receivers.into_iter().map(async |receiver| {
+        let (gate, endpoint) = match receiver {
+            Receiver::Endpoint(id) => {
+                let endpoint = endpoints.get(&id).map(|endpoint| Arc::clone(endpoint));
+                (endpoint.as_ref().map(|endpoint| endpoint.health.gate).unwrap_or_default(), endpoint)
+            }
+            Receiver::Asked(destination) => {
+                let endpoint = destination.endpoint().and_then(|id| endpoints.get(&id));
+                (Gate::New, endpoint.map(|endpoint| Arc::clone(endpoint)))
+            }
+            Receiver::Origin(origin) => (ledger.reads.gate(tenant, origin).await?, None),
+        };
+        Ok(Lane { receiver, gate, endpoint })
+    });
+    join_all(lanes).await.into_iter().collect()
+}
+
+impl Lane {
+    fn drain(&self) -> Drain {
+        drain_of(self.receiver, self.gate)
+    }
+
+    fn due_at(&self, now: Timestamp) -> Timestamp {
+        due_at(self.receiver, self.gate, now)
+    }
+
+    /// The number of attempts in progress at first.
+    fn first_width(&self) -> usize {
+        match self.gate {
+            Gate::Open { .. } | Gate::Late { .. } => ANSWERING,
+            Gate::New | Gate::Silent { .. } => 1,
+        }
+    }
+}
+
+/// The number of attempts in progress at a receiver after one more has ended.
+fn next_width(width: usize, made: &Made) -> usize {
+    match (made.is_success, made.shown) {
+        (true, _) => (width + 1).min(WIDEST),
+        (false, Shown::Nothing) => (width / 2).max(1),
+        (false, _) => (width / 2).max(ANSWERING),
+    }
+}
+
+/// A parked attempt that was read.
+enum Looked {
+    Due(Box<Due>),
+    /// Its delivery ends without an attempt.
+    Ended(oneshot::Receiver<bool>),
+    /// Its row was left over.
+    Gone,
+}
+
+impl Round<'_> {
+    /// Serves the receivers of this drain, also those that attempts are parked for while others are in progress. Also
+    /// returns the last one that was looked at, if there may be more.
+    async fn serve(&self, drain: Drain, after: Option<Receiver>) -> (Option<Receiver>, Result<()>) {
+        let (mut last, mut result, mut is_first) = (after, Ok(()), true);
+        let (mut served, mut serving) = (HashSet::new(), FuturesUnordered::new());
+        let mut looking = pin!(self.lanes(after, Duration::ZERO));
+        loop {
+            let looks = is_first || (result.is_ok() && !serving.is_empty() && self.may_begin());
+            tokio::select! {
+                biased;
+                Some((receiver, ended)) = serving.next() => {
+                    served.remove(&receiver);
+                    result = result.and(ended);
+                }
+                found = &mut looking, if looks => {
+                    let lanes = found.unwrap_or_else(|error| {
+                        result = Err(error);
+                        Vec::new()
+                    });
+                    if is_first || !lanes.is_empty() {
+                        last = lanes.last().filter(|_| lanes.len() >= RECEIVERS).map(|lane| lane.receiver);
+                    }
+                    looking.set(self.lanes(after, pause(lanes.len())));
+                    let now = Timestamp::now();
+                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(EARLY);
+                    for lane in lanes.into_iter().filter(is_due) {
+                        if served.insert(lane.receiver) {
+                            serving.push(async move { (lane.receiver, self.serve_one(&lane).await) });
+                        }
+                    }
+                    is_first = false;
+                }
+                else => return (last, result),
+            }
+        }
+    }
+
+    /// The receivers after `after`, read after a pause.
+    async fn lanes(&self, after: Option<Receiver>, pause: Duration) -> Result<Vec<Lane>> {
+        sleep(pause).await;
+        lanes(self.tenant, after, self.ledger).await
+    }
+
+    fn may_begin(&self) -> bool {
+        let now = Instant::now();
+        now < self.until || (self.in_progress.load(Ordering::Relaxed) > 0 && now < self.batch.last_start)
+    }
+
+    /// Makes the attempts at a receiver, longest due first.
+    ///
+    /// # Errors
+    /// Something could not be read or stored, or there was no file descriptor. The attempts in progress have ended.
+    async fn serve_one(&self, lane: &Lane) -> Result<()> {
+        let (mut width, mut last, mut answered_at) = (lane.first_width(), None::<Parked>, None::<Timestamp>);
+        let (mut parked, mut ready, mut stored) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        let (mut is_over, mut result) = (false, Ok(()));
+        let (mut looks, mut attempts) = (FuturesUnordered::new(), FuturesUnordered::new());
+        loop {
+            while looks.len() + ready.len() < AHEAD && !is_over && self.may_begin() {
+                if parked.is_empty() {
+                    match self.ledger.log.parked(self.tenant, lane.receiver, last.as_ref(), PAGE).await {
+                        Ok(page) => {
+                            last = page.last().cloned().or(last);
+                            parked = page.into();
+                        }
+                        Err(error) => (is_over, result) = (true, Err(error)),
+                    }
+                }
+                let Some(next) = parked.pop_front() else { break };
+                looks.push(self.look(next, lane));
+            }
+            while attempts.len() < width && !is_over && self.may_begin() {
+                // Without a place, other receivers of the organization use them all.
+                let Some(place) = self.sender.drained.try_take(self.tenant) else { break };
+                let Some(due) = ready.pop_front() else { break };
+                attempts.push(self.make(due, place));
+            }
+            tokio::select! {
+                biased;
+                Some(made) = attempts.next() => match made {
+                    Some(made) => {
+                        width = next_width(width, &made);
+                        match made.shown {
+                            // Another attempt may have had an answer since this one began.
+                            Shown::Nothing => is_over |= answered_at <= Some(made.began),
+                            _ => answered_at = Some(Timestamp::now()),
+                        }
+                        // The other drain serves a receiver that is no longer silent.
+                        is_over |= lane.drain() == Drain::Silent;
+                        stored.push(made.stored);
+                    }
+                    None => (is_over, result) = (true, Err(Error::Busy)),
+                },
+                Some(looked) = looks.next() => match looked {
+                    Ok(Looked::Due(due)) => ready.push_back(due),
+                    Ok(Looked::Ended(ending)) => stored.push(ending),
+                    Ok(Looked::Gone) => {}
+                    Err(error) => result = Err(error),
+                },
+                () = sleep(WAIT), if !ready.is_empty() && !is_over && self.may_begin() => {}
+                else => break,
+            }
+        }
+        let stored = join_all(stored).await;
+        if stored.into_iter().any(|stored| stored != Ok(true)) {
+            // The same attempt would be made again at once.
+            return result.and(Err(Error::Busy));
+        }
+        result
+    }
+
+    /// Reads a parked delivery, and ends it if it needs no attempt.
+    async fn look(&self, parked: Parked, lane: &Lane) -> Result<Looked> {
+        let Self { tenant, ledger, batch, .. } = self;
+        let (found, now) = (ledger.log.find(tenant, &parked.id).await?, Timestamp::now());
+        let (delivery, payload) = match found {
+            Some((delivery, payload)) if delivery.status == Status::Pending && parked.is_of(&delivery) => {
+                (delivery, payload)
+            }
+            left_over => {
+                if let Some((delivery, _)) = left_over {
+                    self.follow(&delivery, lane, now).await?;
+                }
+                ledger.log.unpark([&parked].into_iter(), now).await?;
+                return Ok(Looked::Gone);
+            }
+        };
+        let is_expired = now >= delivery.fails_at;
+        let Some(payload) = payload else {
+            return Err(Error::Internal(format!("the payload of {} is missing", parked.id)));
+        };
+        let gate = self.gate(lane, &payload).await?;
+        let due = Due {
+            index: self.record.index,
+            tenant: (*tenant).clone(),
+            delivery,
+            payload,
+            endpoint: lane.endpoint.clone(),
+            gate,
+            is_stored: true,
+            parked: Some(parked),
+            mark: None,
+        };
+        let Some(missed) = due.missed().or(is_expired.then_some(AttemptResult::Expired)) else {
+            return Ok(Looked::Due(Box::new(due)));
+        };
+        let (sender, stored) = oneshot::channel();
+        batch.finish(due.ended(missed).stored_to(sender));
+        Ok(Looked::Ended(stored))
+    }
+
+    /// Repeats the consequences of an attempt: the process that made it may have died before it updated the endpoint, or
+    /// before it sent the message for the next attempt.
+    async fn follow(&self, delivery: &Delivery, lane: &Lane, now: Timestamp) -> Result<()> {
+        let Self { tenant, ledger, .. } = self;
+        if delivery.status == Status::Failed {
+            let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
+            ledger.follow(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
+        }
+        // Otherwise, the delivery has been resent.
+        let next = DueAttempt::soon(tenant, delivery, now).filter(|_| self.record.is_repeated);
+        ledger.queues.send(next.as_slice(), now).await.into_iter().collect()
+    }
+
+    /// Makes an attempt. Returns `None` if the process has no file descriptor for it: it stays parked.
+    async fn make(&self, due: Box<Due>, _place: Place) -> Option<Made> {
+        self.in_progress.fetch_add(1, Ordering::Relaxed);
+        let made = Box::pin(self.sender.attempt(*due, self.batch)).await;
+        self.in_progress.fetch_sub(1, Ordering::Relaxed);
+        made.ok()
+    }
+
+    /// The gate of a parked attempt's receiver. The lane of requested attempts has none.
+    async fn gate(&self, lane: &Lane, payload: &Payload) -> Result<Gate> {
+        match (lane.receiver, payload.destination.origin()) {
+            (Receiver::Asked(_), Some(origin)) => self.ledger.reads.gate(self.tenant, origin).await,
+            _ => Ok(lane.endpoint.as_ref().map_or(lane.gate, |endpoint| endpoint.health.gate)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(is_success: bool, shown: Shown) -> Made {
+        Made { shown, is_success, began: Timestamp::now(), stored: oneshot::channel().1 }
+    }
+
+    #[test]
+    fn a_success_widens_and_a_failure_halves() {
+        assert_eq!(next_width(10, &made(true, Shown::Late)), 11);
+        assert_eq!(next_width(WIDEST, &made(true, Shown::Quick)), WIDEST);
+        assert_eq!(next_width(40, &made(false, Shown::Quick)), 20);
+        assert_eq!(next_width(12, &made(false, Shown::Late)), ANSWERING, "it answers");
+        assert_eq!([40, 1].map(|width| next_width(width, &made(false, Shown::Nothing))), [20, 1]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Places: the bound on a process's attempts in progress.
+//!
+//! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, and all organizations
+//! together have at most four times as many, up to 800: Lambda allows 1,024 file descriptors, and calls to AWS need some
+//! of them. An attempt without a place waits for half a second, because its invocation waits with it, and is then
+//! parked.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::{id::TenantId, lock::lock};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+
+/// The maximum time that an attempt waits for a place, in parts of this process's own time.
+const WAIT: Duration = Duration::from_millis(500);
+const PARTS: u32 = 10;
+/// The number of places for all organizations, per place for one of them, and the maximum number.
+const ORGANIZATIONS: usize = 4;
+const MOST: usize = 800;
+/// A process that knows more organizations than this forgets those without an attempt.
+const KNOWN: usize = 1000;
+
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    each: usize,
+    tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
+}
+
+/// A place, held until dropped.
+pub(crate) struct Place {
+    _of_tenant: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    pub(crate) fn new(each: usize) -> Self {
+        let all = each.saturating_mul(ORGANIZATIONS).min(MOST).max(each);
+        Self { all: Arc::new(Semaphore::new(all)), each, tenants: Mutex::default() }
+    }
+
+    /// Waits briefly for a place, and never beyond `last_start`.
+    pub(crate) async fn take(&self, tenant: &TenantId, last_start: Instant) -> Option<Place> {
+        let now = Instant::now();
+        if now >= last_start {
+            return None;
+        }
+        let (own, all) = (self.of(tenant), Arc::clone(&self.all));
+        let mut both = pin!(async {
+            // The semaphores are never closed.
+            let of_tenant = own.acquire_owned().await.ok()?;
+            Some(Place { _of_tenant: of_tenant, _of_all: all.acquire_owned().await.ok()? })
+        });
+        // A process that is short of CPU waits for longer, because its attempts end late.
+        for _ in 0..PARTS {
+            let end = last_start.min(Instant::now() + WAIT / PARTS);
+            if let Ok(place) = timeout_at(end, &mut both).await {
+                return place;
+            }
+        }
+        None
+    }
+
+    /// Takes a place if one is free.
+    pub(crate) fn try_take(&self, tenant: &TenantId) -> Option<Place> {
+        let of_tenant = self.of(tenant).try_acquire_owned().ok()?;
+        Some(Place { _of_tenant: of_tenant, _of_all: Arc::clone(&self.all).try_acquire_owned().ok()? })
+    }
+
+    fn of(&self, tenant: &TenantId) -> Arc<Semaphore> {
+        let mut tenants = lock(&self.tenants);
+        if tenants.len() >= KNOWN && !tenants.contains_key(tenant) {
+            tenants.retain(|_, places| places.available_permits() < self.each);
+        }
+        let places = tenants.entry(tenant.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+        Arc::clone(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_organization_leaves_places_to_others() {
+        let places = Places::new(2);
+        let [bad, good]: [TenantId; 2] = ["bad", "good"].map(|id| id.parse().expect("a tenant"));
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut held = vec![places.take(&bad, end).await, places.take(&bad, end).await];
+        assert!(held.iter().all(Option::is_some));
+        let began = Instant::now();
+        assert!(places.take(&bad, end).await.is_none());
+        assert_eq!(began.elapsed(), WAIT);
+        assert!(places.take(&good, end).await.is_some());
+        held.pop();
+        assert!(places.take(&bad, end).await.is_some(), "a place has become free");
+        assert!(places.take(&good, Instant::now()).await.is_none(), "it is too late to begin");
+    }
+}
