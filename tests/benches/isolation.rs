@@ -18,6 +18,7 @@
 //! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: about 20 minutes
 //! cargo bench -p tests --bench isolation -- --all       # each mode in each shape, with each history: hours
 //! cargo bench -p tests --bench isolation -- "hang 1x"   # the runs with these words in their names
+//! LOCAL=/path/to/local cargo bench ...                  # with another version's local runner
 //! ```
 //!
 //! A run is named after its mode, the number of bad tenants, the number of bad endpoints per tenant, and their
@@ -38,6 +39,8 @@ mod rates;
 mod receivers;
 #[path = "isolation/report.rs"]
 mod report;
+#[path = "isolation/requests.rs"]
+mod requests;
 #[path = "isolation/run.rs"]
 mod run;
 #[path = "isolation/scenario.rs"]
@@ -45,18 +48,21 @@ mod scenario;
 #[path = "shared/service.rs"]
 mod service;
 
-use std::path::Path;
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use report::{HEAD, Outcome};
 use scenario::Scenario;
 
 #[tokio::main]
 async fn main() {
-    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let (flags, names): (Vec<_>, Vec<_>) = env::args().skip(1).partition(|argument| argument.starts_with("--"));
     let wanted = |name: &str| names.iter().all(|part| name.contains(part.as_str()));
     let all = flags.iter().any(|flag| flag == "--all");
     let scenarios = if all { Scenario::all() } else { Scenario::usual() };
-    let local = service::build();
+    let local = env::var_os("LOCAL").map_or_else(service::build, PathBuf::from);
     let mut is_well = true;
     let mut controls = Vec::new();
     println!("{HEAD}");
@@ -68,6 +74,9 @@ async fn main() {
         is_well &= broken.is_empty();
         let verdict = if broken.is_empty() { "ok".to_owned() } else { format!("**broken: {}**", broken.join(", ")) };
         println!("{}", outcome.row(scenario, &verdict));
+    }
+    if wanted("requests") {
+        is_well &= requests::requests(&local).await;
     }
     if wanted("rates") {
         is_well &= rates::rates(&local).await;

@@ -6,7 +6,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Queue, Trigger},
+        delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Trigger},
         event::JobEvent,
         log::{Log, due::Minute, recovery::Missed},
     },
@@ -43,7 +43,7 @@ impl Backlog {
             let rows = made.iter().map(|(tenant, waits, _)| {
                 let minute = Minute::of(waits.next_attempt_at.expect("it waits"));
                 assert_eq!(minute, Minute::of(self.now.after(WAIT)), "all are due in one minute");
-                ((), self.log.due_row(tenant, waits, Queue::Slow, self.now))
+                ((), self.log.due_row(tenant, waits, self.now))
             });
             assert!(self.log.put(rows.collect()).await.is_empty(), "all are written");
             let later: Vec<_> = made

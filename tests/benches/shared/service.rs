@@ -105,10 +105,12 @@ impl Service {
         self.addresses["queues"]["job-events"].as_str().expect("a queue")
     }
 
-    /// Sends up to ten events in one call.
+    /// Sends up to ten events in one call, each in the message group of its organization.
     pub(crate) async fn send(&self, messages: &[String]) {
         let entries = messages.iter().enumerate().map(|(number, message)| {
+            let group = serde_json::from_str::<Value>(message).expect("JSON")["tenant_id"].as_str().map(str::to_owned);
             let entry = SendMessageBatchRequestEntry::builder().id(number.to_string()).message_body(message);
+            let entry = entry.set_message_group_id(group);
             entry.build().expect("complete")
         });
         let call = self.sqs.send_message_batch().queue_url(self.job_events());
