@@ -79,7 +79,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     Ok(Delivery {
         status,
         attempts: record.optional_integer(ATTEMPTS).unwrap_or(0),
-        is_parked: next_attempt_at.is_some() && record.optional_integer::<u32>(PARKED) == Some(1),
+        is_parked: next_attempt_at.is_some() && record.optional_boolean(PARKED) == Some(true),
         next_attempt_at,
         last_attempt,
         earlier,

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
-        dynamo::{Attribute, Item, number, query_page, text},
+        dynamo::{Attribute, Item, boolean, number, query_page, text},
         expression::{Update, delete_if},
         failure, rounds,
         transaction::{Marker, Transaction},
@@ -409,7 +409,7 @@ fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, Attribute
         (None, Some(next)) => set.push((NEXT_ATTEMPT_AT, number(next.as_millisecond()))),
         (None, None) => {}
     }
-    set.extend(delivery.is_parked.then(|| (PARKED, number(1))));
+    set.extend(delivery.is_parked.then(|| (PARKED, boolean(true))));
     if delivery.wakes_at().is_some() {
         set.push((TRIGGER, text(delivery.trigger)));
         set.push((FAILS_AT, number(delivery.fails_at.as_millisecond())));
