@@ -20,7 +20,7 @@ use crate::{
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, boolean, number, query_page, text},
-        expression::{Update, delete_if},
+        expression::{Update, delete_if, put_if},
         failure, rounds,
         transaction::{Marker, Transaction},
     },
@@ -91,10 +91,18 @@ impl Log {
     /// another process is handling the same event, or the response to an earlier try was lost. [`Error::Busy`] means
     /// that the partition or the table was throttled.
     ///
-    /// This call executes statements, because batched writes have no conditions. No delivery may occur twice, because
-    /// the entire batch would fail.
+    /// Several states are inserted by statements, because batched writes have no conditions. No delivery may occur
+    /// twice, because the entire batch would fail. Moto 5.2.5 cannot execute such statements, so a single state is put.
     pub async fn begin(&self, states: Vec<Row>) -> Vec<Result<()>> {
+        if let [Row(state)] = &states[..] {
+            return vec![self.begin_one(state.clone()).await];
+        }
         self.execute(states.into_iter().map(|Row(item)| insert_statement(&self.table, item)).collect()).await
+    }
+
+    async fn begin_one(&self, state: Item) -> Result<()> {
+        let put = put_if(&self.dynamodb, &self.table, state, DELIVERY.is_absent(), "writing a delivery");
+        if put.await? { Ok(()) } else { Err(unwritten()) }
     }
 
     /// Executes statements, each for a different item, in batches. Returns the results in the same order.
@@ -108,7 +116,6 @@ impl Log {
             ConditionalCheckFailed, DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError,
         };
 
-        let unwritten = || Error::Internal("the state of a delivery was not written".to_owned());
         let states = batch.len();
         let call = self.dynamodb.batch_execute_statement().set_statements(Some(batch));
         let answers = match Box::pin(call.send()).await.map_err(failure("writing deliveries")) {
@@ -385,6 +392,10 @@ fn only_if_still(before: &Delivery, update: Update) -> Update {
         Some(due) => update.only_if(DUE.equals(number(due.as_millisecond()))),
         None => update,
     }
+}
+
+fn unwritten() -> Error {
+    Error::Internal("the state of a delivery was not written".to_owned())
 }
 
 /// The attributes of [`standing`] that some statuses lack. They are removed if they are not set.

@@ -123,7 +123,7 @@ async fn the_row_of_a_parked_attempt_is_written_after_its_state() {
     let writes = Arc::clone(&written);
     let world = World::answering(&[], move |call| {
         let is_row = call.operation == "BatchWriteItem" && call.body.to_string().contains("\"parked/");
-        let is_state = call.operation == "BatchExecuteStatement";
+        let is_state = call.operation == "PutItem" && call["TableName"] == "deliveries";
         if is_row || is_state {
             writes.lock().expect("not poisoned").push(is_row);
         }

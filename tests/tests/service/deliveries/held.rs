@@ -319,9 +319,8 @@ async fn held_deliveries_spread_when_their_partition_is_throttled() {
     let throttled = Switch::default();
     let is_throttled = throttled.clone();
     let world = World::answering(&[], move |call| {
-        let error = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
-        let is_one = call.operation == "BatchExecuteStatement" && is_throttled.is_on();
-        is_one.then(|| (200, json!({"Responses": [error]})))
+        let is_one = call.operation == "PutItem" && call["TableName"] == "deliveries" && is_throttled.is_on();
+        is_one.then(|| (400, json!({"__type": "ProvisionedThroughputExceededException", "message": "slow down"})))
     })
     .await;
     let tenant = world.tenant("acme").await;
