@@ -140,12 +140,17 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
         value("job_id")?;
         Some([value("destination")?, value("delivery")?])
     };
+    let key_in = |item: &Value| key_of(&|name| item[name]["S"].as_str().map(str::to_owned));
     match operation {
+        "PutItem" => {
+            let request = request();
+            let item = (request["TableName"] == "deliveries").then(|| key_in(&request["Item"]));
+            item.flatten().into_iter().collect()
+        }
         "BatchWriteItem" => {
             let request = request();
             let puts = request["RequestItems"]["deliveries"].as_array().into_iter().flatten();
-            let items = puts.map(|put| &put["PutRequest"]["Item"]);
-            items.filter_map(|item| key_of(&|name| item[name]["S"].as_str().map(str::to_owned))).collect()
+            puts.filter_map(|put| key_in(&put["PutRequest"]["Item"])).collect()
         }
         "BatchExecuteStatement" => {
             let request = request();
