@@ -26,9 +26,11 @@ impl Drains {
     /// this call send another one.
     pub async fn ensure(&self, tenant: &TenantId, drain: Drain, at: Timestamp, is_repeated: bool) -> Result<()> {
         rounds((), |()| async move {
+            let seen = self.endpoints.draining(tenant, drain).await?;
+            // Read later than the time that a concurrent call may have written. A message that is expected in the past
+            // would be considered lost.
             let now = Timestamp::now();
-            // A message that is expected in the past would be considered lost.
-            let (at, seen) = (at.max(now), self.endpoints.draining(tenant, drain).await?);
+            let at = at.max(now);
             if seen.runs(now) || (seen.begins_by(at, now) && !is_repeated) {
                 return Ok(Break(()));
             }
