@@ -2,8 +2,7 @@
 //! answer or its timeout.
 //!
 //! After a second without an answer, an attempt's delivery is written to the log and its receiver's gate closes, while
-//! the attempt goes on. The second is measured in ten parts, each of which takes as long as the process needs for it: a
-//! process that is short of CPU does not take its own delay for the receiver's.
+//! the attempt goes on. A second of the process's own time: its lack of CPU is not the receiver's delay.
 
 use std::{pin::pin, time::Duration};
 
@@ -15,17 +14,9 @@ use common::{
         post::{Client, NoDescriptor, Post, Posted},
     },
 };
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, timeout},
-};
+use tokio::{sync::oneshot, time::Instant};
 
-use crate::{batch::Batch, outgoing::Due, places::Places};
-
-/// The time until the next try if there is no file descriptor.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The number of parts in which an attempt's first second is measured.
-const PARTS: u32 = 10;
+use crate::{batch::Batch, outgoing::Due, own_time, places::Places};
 
 /// Makes a process's attempts.
 pub(crate) struct Sender {
@@ -65,12 +56,8 @@ impl Sender {
     /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor for
     /// it.
     pub(crate) async fn attempt(&self, mut due: Due, batch: &Batch) -> Result<Made, Due> {
-        let Posting { began, took, posted, is_quick, is_stored } = loop {
-            match self.post(&due, batch).await {
-                Some(posting) => break posting,
-                None if Instant::now() + PAUSE < batch.last_start => sleep(PAUSE).await,
-                None => return Err(due),
-            }
+        let Some(Posting { began, took, posted, is_quick, is_stored }) = self.post(&due, batch).await else {
+            return Err(due);
         };
         due.is_stored = is_stored;
         let Posted { outcome, response, detail } = posted;
@@ -96,7 +83,7 @@ impl Sender {
             body: &due.payload.body,
         };
         let mut posting = pin!(self.client.post(post, began));
-        let (posted, is_quick, is_stored) = match within_a_second(&mut posting).await {
+        let (posted, is_quick, is_stored) = match own_time::within(SECOND, &mut posting).await {
             Some(posted) => (posted, true, due.is_stored),
             None => {
                 let (posted, is_stored) = tokio::join!(posting, go_on(due, began, batch));
@@ -122,16 +109,6 @@ struct Posting {
     is_quick: bool,
     /// Whether the log contains the delivery.
     is_stored: bool,
-}
-
-/// Waits for a second of this process's time. Returns `None` if the attempt has not ended by then.
-async fn within_a_second<T>(mut posting: impl Future<Output = T> + Unpin) -> Option<T> {
-    for _ in 0..PARTS {
-        if let Ok(posted) = timeout(SECOND / PARTS, &mut posting).await {
-            return Some(posted);
-        }
-    }
-    None
 }
 
 /// Writes a delivery to the log and closes its receiver's gate, because the attempt has lasted a second. Returns whether
@@ -160,25 +137,7 @@ fn shown(outcome: Outcome, is_quick: bool) -> Shown {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-
     use super::*;
-    use futures::FutureExt;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_attempt_has_a_second_of_the_processes_own_time() {
-        let began = Instant::now();
-        assert_eq!(within_a_second(Box::pin(sleep(SECOND - Duration::from_millis(1)))).await, Some(()));
-        assert_eq!(within_a_second(pending::<()>()).await, None);
-        assert_eq!(began.elapsed(), SECOND * 2 - Duration::from_millis(1));
-        // The process is busy for three seconds, so the attempt has used only one part.
-        let mut waiting = Box::pin(within_a_second(pending::<()>()));
-        assert!((&mut waiting).now_or_never().is_none());
-        tokio::time::advance(SECOND * 3).await;
-        let went_on = Instant::now();
-        assert_eq!(waiting.await, None);
-        assert_eq!(went_on.elapsed(), SECOND / PARTS * (PARTS - 1));
-    }
 
     #[test]
     fn an_answer_is_any_response() {

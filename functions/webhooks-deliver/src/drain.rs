@@ -41,29 +41,21 @@ use crate::{
     ledger::Ledger,
     outgoing::Due,
     places::Place,
-    record::{Record, Undone},
+    record::{EARLY, Record, Undone},
     turns::{drain_of, due_at},
 };
 
 /// A round begins attempts for this long, even if none is in progress. Drains of other organizations may be waiting for
-/// the invocation.
+/// the invocation. A drain that could not read or write begins its next round after as long.
 const ROUND: Duration = Duration::from_secs(5);
 /// The time until a round looks again for receivers. Ten receivers add as much, because a look reads each of them.
 const LOOK: Duration = Duration::from_millis(500);
-/// The time until an attempt tries again to get a place.
-const WAIT: Duration = Duration::from_millis(50);
-/// The time until the next round of a drain that could not read or write.
-const PAUSE: Duration = Duration::from_secs(5);
-/// A drain's message may arrive slightly early.
-const EARLY: Duration = Duration::from_secs(1);
-/// The maximum number of receivers in a round.
-const RECEIVERS: usize = 100;
 /// The maximum number of attempts in progress at a receiver, and the number at first if it answers.
 const WIDEST: usize = 100;
 const ANSWERING: usize = 10;
 /// The number of a receiver's deliveries that are read ahead, with their payloads.
 const AHEAD: usize = 4;
-/// The number of parked attempts in a read.
+/// The number of parked attempts in a read, and of receivers in a round.
 const PAGE: usize = 100;
 
 /// A receiver that parked attempts wait for.
@@ -107,7 +99,7 @@ pub(crate) async fn round(
         Err(error) => Err(error),
     };
     match next.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
-        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(PAUSE)).await?,
+        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(ROUND)).await?,
         Ok(Next { own: Some(at), other }) => {
             drains.go_on(&message, last, &lock, at).await?;
             ensure(ledger, tenant, other).await?;
@@ -155,7 +147,7 @@ async fn next(tenant: &TenantId, drain: Drain, last: Option<Receiver>, ledger: &
         after = lanes.last().map(|lane| lane.receiver);
         // Nothing that follows can be due earlier.
         let is_known = next.own.is_some_and(|own| own <= now) && next.other.is_some();
-        if lanes.len() < RECEIVERS || is_known {
+        if lanes.len() < PAGE || is_known {
             return Ok(next);
         }
     }
@@ -170,7 +162,7 @@ async fn ensure(ledger: &Ledger, tenant: &TenantId, other: Option<(Drain, Timest
 
 /// The receivers that an organization's parked attempts wait for, after `last`.
 async fn lanes(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Result<Vec<Lane>> {
-    let receivers = ledger.log.parked_receivers(tenant, last, RECEIVERS).await?;
+    let receivers = ledger.log.parked_receivers(tenant, last, PAGE).await?;
     if receivers.is_empty() {
         return Ok(Vec::new());
     }
@@ -250,7 +242,7 @@ impl Round<'_> {
                         Vec::new()
                     });
                     if is_first || !lanes.is_empty() {
-                        last = lanes.last().filter(|_| lanes.len() >= RECEIVERS).map(|lane| lane.receiver);
+                        last = lanes.last().filter(|_| lanes.len() >= PAGE).map(|lane| lane.receiver);
                     }
                     looking.set(self.lanes(after, pause(lanes.len())));
                     let now = Timestamp::now();
@@ -301,12 +293,7 @@ impl Round<'_> {
                 let Some(next) = parked.pop_front() else { break };
                 looks.push(self.look(next, lane));
             }
-            while attempts.len() < width && !is_over && self.may_begin() {
-                // Without a place, other receivers of the organization use them all.
-                let Some(place) = self.sender.drained.try_take(self.tenant) else { break };
-                let Some(due) = ready.pop_front() else { break };
-                attempts.push(self.make(due, place));
-            }
+            let has_next = !ready.is_empty() && attempts.len() < width && !is_over && self.may_begin();
             tokio::select! {
                 biased;
                 Some(made) = attempts.next() => match made {
@@ -329,7 +316,12 @@ impl Round<'_> {
                     Ok(Looked::Gone) => {}
                     Err(error) => result = Err(error),
                 },
-                () = sleep(WAIT), if !ready.is_empty() && !is_over && self.may_begin() => {}
+                // Other receivers of the organization may have all places.
+                place = self.sender.drained.take(self.tenant, self.batch.last_start), if has_next => {
+                    if let Some(place) = place && let Some(due) = ready.pop_front() {
+                        attempts.push(self.make(due, place));
+                    }
+                }
                 else => break,
             }
         }

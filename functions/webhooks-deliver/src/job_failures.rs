@@ -4,7 +4,7 @@
 //! per workflow and organization, or two if the workflow's notice is full. If a write fails, its records stay in their
 //! queue. When SQS redelivers them, the log is read first, so the events are not delivered twice.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{collections::BTreeMap, num::NonZero, sync::Mutex};
 
 use common::{
     error::Error,
@@ -18,15 +18,20 @@ use common::{
     },
 };
 
-use crate::{batch::all, recent::Recent, record::Undone};
+use lru::LruCache;
+
+use crate::{batch::all, record::Undone};
+
+/// The number of workflows whose storms a process remembers: those that failed last.
+const KNOWN: NonZero<usize> = NonZero::new(10_000).expect("it is not zero");
 
 type Key = (TenantId, WorkflowKey);
 
 /// Records failed jobs.
 pub(crate) struct Notes {
-    pub(crate) table: JobFailures,
+    table: JobFailures,
     /// The storms of workflows that fail so often that not every failure is written.
-    pub(crate) storms: Mutex<Recent<Key, Option<Storm>>>,
+    storms: Mutex<LruCache<Key, Option<Storm>>>,
 }
 
 /// The failures of a workflow in a batch.
@@ -38,6 +43,10 @@ struct Group {
 }
 
 impl Notes {
+    pub(crate) fn new(table: JobFailures) -> Self {
+        Self { table, storms: Mutex::new(LruCache::new(KNOWN)) }
+    }
+
     /// Records a batch's failures. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
         if failed.is_empty() {
@@ -54,11 +63,13 @@ impl Notes {
         let failures = JobFailure::newest_first(failures);
         let new = failures.iter().filter(|failure| !failure.id.is_repeated()).count();
         let new = u64::try_from(new).unwrap_or(u64::MAX);
-        let Some(write) = storm::write(lock(&self.storms).of(key.clone()), new, now) else { return Vec::new() };
+        let Some(write) = storm::write(lock(&self.storms).get_or_insert_mut(key.clone(), || None), new, now) else {
+            return Vec::new();
+        };
         match self.table.note(&key.0, &workflow, &failures, write, now).await {
             Ok(noted) => {
                 let mut storms = lock(&self.storms);
-                let known = storms.of(key);
+                let known = storms.get_or_insert_mut(key, || None);
                 // A known storm already counts failures that arrived during the write.
                 *known = Storm::after(&noted, now).map(|storm| known.unwrap_or(storm));
                 Vec::new()

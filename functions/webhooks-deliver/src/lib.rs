@@ -12,11 +12,7 @@
 //! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
 //! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
@@ -54,10 +50,10 @@ mod ledger;
 mod news;
 mod observe;
 mod outgoing;
+mod own_time;
 mod places;
 mod plan;
 mod reads;
-mod recent;
 mod record;
 mod retry;
 mod turns;
@@ -92,7 +88,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let ledger = Ledger::from_env(env, &aws)?;
     let sender = Sender { client, at_once: Places::new(attempts), drained: Places::new(attempts) };
-    let notes = Notes { table: JobFailures::from_env(env, &aws)?, storms: Mutex::default() };
+    let notes = Notes::new(JobFailures::from_env(env, &aws)?);
     Ok(Deliver(Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() })))
 }
 
@@ -158,108 +154,5 @@ impl App {
             },
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{io, sync::Mutex, time::SystemTime};
-
-    use aws_lambda_events::sqs::SqsMessage;
-    use futures::future::BoxFuture;
-    use serde_json::{Value, json};
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-    };
-
-    use super::*;
-
-    /// A function with a resolver that panics. Its AWS is the server at `aws`.
-    fn panicking(aws: &str) -> Deliver {
-        let aws = aws.to_owned();
-        let env = Env::new(move |name| {
-            let value = match name {
-                "ALLOW_HTTP_DESTINATIONS" => "true",
-                "ALLOWED_DESTINATIONS" => "127.0.0.0/8",
-                "MAX_CONCURRENT_ATTEMPTS" | "DELIVERY_TIMEOUT" | "RETRY_SCHEDULE" => "1",
-                "AWS_ENDPOINT_URL_DYNAMODB" => &aws,
-                "AWS_REGION" => "eu-central-1",
-                "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES" | "DISABLE_AFTER" => "1",
-                _ => "http://127.0.0.1:9/nowhere",
-            };
-            Some(value.to_owned())
-        });
-        let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
-        let network = Network { lookup: Arc::new(lookup), ..Network::system() };
-        function_over(&env, network, system_tls().expect("trusted authorities")).expect("settings")
-    }
-
-    /// A record with an event for the callback `url`.
-    fn record(id: &str, url: &str) -> SqsMessage {
-        let event = json!({
-            "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": url, "callback_secret": "s",
-        });
-        let mut record = SqsMessage::default();
-        record.message_id = Some(id.to_owned());
-        record.body = Some(event.to_string());
-        record
-    }
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_panic_fails_only_its_record_and_is_logged() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let good = format!("http://{}/", listener.local_addr().expect("an address"));
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut request = [0; 4096];
-                let read = stream.read(&mut request).await.expect("a request");
-                let request = String::from_utf8_lossy(&request[..read]).to_lowercase();
-                // Each read finds an open gate, and each write succeeds.
-                let item = r#"{"Item": {"gate": {"S": "open.0"}}}"#;
-                let answer = if request.contains("x-amz-target: dynamodb") {
-                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{item}", item.len())
-                } else {
-                    "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned()
-                };
-                stream.write_all(answer.as_bytes()).await.expect("it is taken");
-            }
-        });
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber =
-            common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::INFO, move || writer.clone());
-        let _guard = tracing::subscriber::set_default(subscriber);
-        let mut event = LambdaEvent::new(SqsEvent::default(), lambda_runtime::Context::default());
-        event.payload.records = vec![record("a", &good), record("b", "http://panics.example/"), record("c", &good)];
-        let deadline = SystemTime::now() + Duration::from_secs(30);
-        let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
-        event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
-
-        let undone = panicking(good.trim_end_matches('/')).handle(event).await.expect("an answer").batch_item_failures;
-
-        let log = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("UTF-8");
-        let undone: Vec<_> = undone.iter().map(|failure| failure.item_identifier.as_str()).collect();
-        assert_eq!(undone, ["b"], "{log}");
-        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        let (panics, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["panic"].is_string());
-        assert_eq!(panics.len(), 1, "{log}");
-        assert_eq!(panics[0]["panic"], "no resolver for panics.example");
-        assert_eq!(panics[0]["message_id"], "b");
-        assert_eq!(others.iter().filter(|line| line["outcome"] == "delivered").count(), 2, "{log}");
     }
 }

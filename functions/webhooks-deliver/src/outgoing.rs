@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::record::Record;
 
 /// A delivery with an attempt that is due.
+#[derive(Clone)]
 pub(crate) struct Due {
     /// The number of the delivery's record in the batch.
     pub(crate) index: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Due {
     /// The attempt's row, if it was parked.
     pub(crate) parked: Option<Parked>,
     /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<Arc<Mark>>,
 }
 
 /// A delivery whose due attempt has ended, was parked, or could not be made.
@@ -77,19 +78,7 @@ impl Due {
 
     /// The same delivery, to be written while its attempt is in progress.
     pub(crate) fn copy(&self) -> Self {
-        let Self { index, gate, is_stored, .. } = *self;
-        let (tenant, delivery, payload) = (self.tenant.clone(), self.delivery.clone(), self.payload.clone());
-        Self {
-            index,
-            tenant,
-            delivery,
-            payload,
-            endpoint: self.endpoint.clone(),
-            gate,
-            is_stored,
-            parked: None,
-            mark: None,
-        }
+        Self { parked: None, mark: None, ..self.clone() }
     }
 
     /// Returns the endpoint if it may receive this delivery. Inactive endpoints receive only tests.
@@ -167,9 +156,9 @@ pub(crate) struct Mark(InProgress, DueAttempt);
 
 impl InProgress {
     /// Marks an attempt as in progress. Returns `None` if it already is: another message then represents both.
-    pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
+    pub(crate) fn begin(&self, due: DueAttempt) -> Option<Arc<Mark>> {
         let is_new = lock(&self.0).insert(due.clone());
-        is_new.then(|| Mark(self.clone(), due))
+        is_new.then(|| Arc::new(Mark(self.clone(), due)))
     }
 }
 

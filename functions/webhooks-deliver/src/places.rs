@@ -1,9 +1,8 @@
 //! Places: the bound on a process's attempts in progress.
 //!
 //! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, and all organizations
-//! together have at most four times as many, up to 800: Lambda allows 1,024 file descriptors, and calls to AWS need some
-//! of them. An attempt without a place waits for half a second, because its invocation waits with it, and is then
-//! parked.
+//! together have at most 800: Lambda allows 1,024 file descriptors, and calls to AWS need some of them. An attempt
+//! without a place waits for half a second, because its invocation waits with it, and is then parked.
 
 use std::{
     collections::HashMap,
@@ -18,11 +17,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// The maximum time that an attempt waits for a place, in parts of this process's own time.
+use crate::own_time;
+
+/// The maximum time that an attempt waits for a place.
 const WAIT: Duration = Duration::from_millis(500);
-const PARTS: u32 = 10;
-/// The number of places for all organizations, per place for one of them, and the maximum number.
-const ORGANIZATIONS: usize = 4;
+/// The number of places for all organizations, if one of them does not have more.
 const MOST: usize = 800;
 /// A process that knows more organizations than this forgets those without an attempt.
 const KNOWN: usize = 1000;
@@ -41,36 +40,22 @@ pub(crate) struct Place {
 
 impl Places {
     pub(crate) fn new(each: usize) -> Self {
-        let all = each.saturating_mul(ORGANIZATIONS).min(MOST).max(each);
-        Self { all: Arc::new(Semaphore::new(all)), each, tenants: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(MOST.max(each))), each, tenants: Mutex::default() }
     }
 
     /// Waits briefly for a place, and never beyond `last_start`.
     pub(crate) async fn take(&self, tenant: &TenantId, last_start: Instant) -> Option<Place> {
-        let now = Instant::now();
-        if now >= last_start {
+        if Instant::now() >= last_start {
             return None;
         }
         let (own, all) = (self.of(tenant), Arc::clone(&self.all));
-        let mut both = pin!(async {
+        let both = pin!(async {
             // The semaphores are never closed.
             let of_tenant = own.acquire_owned().await.ok()?;
             Some(Place { _of_tenant: of_tenant, _of_all: all.acquire_owned().await.ok()? })
         });
         // A process that is short of CPU waits for longer, because its attempts end late.
-        for _ in 0..PARTS {
-            let end = last_start.min(Instant::now() + WAIT / PARTS);
-            if let Ok(place) = timeout_at(end, &mut both).await {
-                return place;
-            }
-        }
-        None
-    }
-
-    /// Takes a place if one is free.
-    pub(crate) fn try_take(&self, tenant: &TenantId) -> Option<Place> {
-        let of_tenant = self.of(tenant).try_acquire_owned().ok()?;
-        Some(Place { _of_tenant: of_tenant, _of_all: Arc::clone(&self.all).try_acquire_owned().ok()? })
+        timeout_at(last_start, own_time::within(WAIT, both)).await.ok().flatten().flatten()
     }
 
     fn of(&self, tenant: &TenantId) -> Arc<Semaphore> {

@@ -1,9 +1,12 @@
 //! Records from the queues, and the reasons for leaving a record in its queue.
 
-use std::any::Any;
+use std::{any::Any, time::Duration};
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
+
+/// SQS may deliver a message early by this much. What it is about is not delayed again.
+pub(crate) const EARLY: Duration = Duration::from_secs(1);
 
 /// A record of a batch.
 pub(crate) struct Record {

@@ -1,6 +1,6 @@
 //! Due attempts: retries, resends and tests.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use common::{
     error::Error,
@@ -16,11 +16,8 @@ use crate::{
     batch::Batch,
     ledger::Ledger,
     outgoing::{Due, Mark},
-    record::{Record, Undone},
+    record::{EARLY, Record, Undone},
 };
-
-/// An attempt that is early by no more than this is made immediately: SQS may deliver messages slightly early.
-const EARLY: Duration = Duration::from_secs(1);
 
 /// The action for a message about a due attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +53,7 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
-    mark: Mark,
+    mark: Arc<Mark>,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
@@ -112,6 +109,8 @@ pub(crate) async fn attempt(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use common::{
         id::TenantId,
         webhooks::delivery::{Attempt, Failure, Outcome, Status, Trigger},

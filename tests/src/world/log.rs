@@ -41,7 +41,8 @@ impl World {
     }
 
     /// The settings of the delivery function, with direct access to the tables.
-    fn delivering(&self) -> Env {
+    #[must_use]
+    pub fn delivering(&self) -> Env {
         let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
         settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.stack.dynamodb().to_owned());
         Env::new(move |name| settings.get(name).cloned())

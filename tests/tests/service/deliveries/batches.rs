@@ -2,13 +2,17 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use common::webhooks::delivery::Status;
-use futures::future::join_all;
+use common::webhooks::{
+    delivery::Status,
+    post::{Network, system_tls},
+};
+use futures::future::{BoxFuture, join_all};
+use lambda_runtime::{Context, LambdaEvent};
 use serde_json::json;
-use tests::{Manner, Receiver, Rough, Switch, World, callback, event, records};
+use tests::{Manner, Receiver, Rough, Switch, World, callback, event, log, records};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_without_a_place_in_the_process_are_parked() {
@@ -89,6 +93,34 @@ async fn a_failure_of_the_service_fails_only_its_record() {
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
     assert_eq!(receiver.received().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_fails_only_its_record_and_is_logged() {
+    const PANICS: &str = "http://panics.example/";
+    let (world, receiver) = (World::start().await, Receiver::start().await);
+    let url = receiver.url("/");
+    for url in [&url, PANICS] {
+        world.make_origin_quick("t", url).await;
+    }
+    let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
+    let network = Network { lookup: Arc::new(lookup), ..Network::system() };
+    let tls = system_tls().expect("trusted authorities");
+    let deliver = webhooks_deliver::function_over(&world.delivering(), network, tls).expect("settings");
+    let batch = records([&url, PANICS, &url].iter().zip(0..).map(|(url, job)| callback("t", job, *url)));
+    let mut event = LambdaEvent::new(serde_json::from_value(batch).expect("a batch"), Context::default());
+    let deadline = SystemTime::now() + Duration::from_secs(60);
+    let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
+
+    let undone = deliver.handle(event).await.expect("an answer").batch_item_failures;
+
+    assert_eq!(undone.iter().map(|failure| &*failure.item_identifier).collect::<Vec<_>>(), ["1"]);
+    assert_eq!(receiver.count().await, 2);
+    let panics: Vec<_> = log::of_this_test().0.into_iter().filter(|line| line["panic"].is_string()).collect();
+    assert_eq!(panics.len(), 1);
+    assert_eq!(panics[0]["panic"], "no resolver for panics.example");
+    assert_eq!(panics[0]["message_id"], "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
