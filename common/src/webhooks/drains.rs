@@ -37,7 +37,7 @@ impl Drains {
             if !self.endpoints.schedule_drain(tenant, drain, &seen, at).await? {
                 return Ok(Continue(()));
             }
-            self.send(DrainMessage { tenant: tenant.clone(), drain, after: None }, at, now).await.map(Break)
+            self.send(DrainMessage { tenant: tenant.clone(), drain, at, after: None }, at, now).await.map(Break)
         })
         .await
     }
@@ -56,19 +56,20 @@ impl Drains {
             // Another process has taken over, because this one took too long.
             return Ok(());
         }
-        self.send(DrainMessage { after: last, ..message.clone() }, at, now).await
+        self.send(DrainMessage { at, after: last, ..message.clone() }, at, now).await
     }
 
-    /// Sends on a message that began no round, to the time when one is expected or the lock of the one that runs
-    /// expires: the message may be early by this process's clock, or the process that scheduled or runs the round may
-    /// have died. Two messages for a round are one too many, and the second begins nothing.
+    /// Sends on a message that began no round, to the time when its round is due or the lock of the round that runs
+    /// expires: the message may be early by this process's clock, or the process that runs its round may have died. A
+    /// message for another time is dropped, because the process that has rescheduled the drain sent another one.
     pub async fn send_on(&self, message: &DrainMessage) -> Result<()> {
         let now = Timestamp::now();
         let state = self.endpoints.draining(&message.tenant, message.drain).await?;
-        match state.runs_until.filter(|_| state.runs(now)).or(state.expected_at) {
-            Some(at) => self.send(message.clone(), at, now).await,
-            None => Ok(()),
+        if state.expected_at.map(Timestamp::as_millisecond) != Some(message.at.as_millisecond()) {
+            return Ok(());
         }
+        let at = state.runs_until.filter(|_| state.runs(now)).unwrap_or(message.at);
+        self.send(message.clone(), at, now).await
     }
 
     /// Replaces the message of a drain if it was lost. Returns whether it was.

@@ -36,6 +36,7 @@ enum Wire<'a> {
     Drain {
         tenant_id: Cow<'a, str>,
         drain: Cow<'a, str>,
+        at: i64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Cow<'a, str>>,
     },
@@ -55,6 +56,8 @@ pub enum Message {
 pub struct DrainMessage {
     pub tenant: TenantId,
     pub drain: Drain,
+    /// When the round is due. A message for another time than the drain's item expects is obsolete.
+    pub at: Timestamp,
     /// The last receiver of the round before, if that round could not serve all receivers.
     pub after: Option<Receiver>,
 }
@@ -89,10 +92,11 @@ pub fn parse_message(text: &str) -> Result<Message, Malformed> {
             let id = delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
             Ok(Message::Attempt(DueAttempt { tenant: tenant_of(&tenant_id)?, id, attempt }))
         }
-        Wire::Drain { tenant_id, drain, after } => {
+        Wire::Drain { tenant_id, drain, at, after } => {
             let drain = drain.parse().map_err(|_not_a_drain| wrong("drain"))?;
             let after = after.map(|after| after.parse().map_err(|_not_a_receiver| wrong("after"))).transpose()?;
-            Ok(Message::Drain(DrainMessage { tenant: tenant_of(&tenant_id)?, drain, after }))
+            let at = Timestamp::from_millisecond(at);
+            Ok(Message::Drain(DrainMessage { tenant: tenant_of(&tenant_id)?, drain, at, after }))
         }
     }
 }
@@ -112,9 +116,10 @@ impl Message {
                 delivery_id: id.to_string().into(),
                 attempt: *attempt,
             },
-            Self::Drain(DrainMessage { tenant, drain, after }) => Wire::Drain {
+            Self::Drain(DrainMessage { tenant, drain, at, after }) => Wire::Drain {
                 tenant_id: tenant.as_str().into(),
                 drain: drain.as_str().into(),
+                at: at.as_millisecond(),
                 after: after.map(|after| after.to_string().into()),
             },
         };

@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DueAttempt},
-        log::due::{CHECK_AFTER, DueRow, KEPT, Minute, Sweep, Sweeper},
+        log::due::{CHECK_AFTER, DrainRow, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
@@ -132,24 +132,34 @@ impl App {
             all.left += left.len();
             self.check_later(left, now, end).await?;
         }
-        all.overdue += self.check_drains(minute, partition).await?;
+        all.overdue += self.check_drains(minute, partition, now).await?;
         Ok(all)
     }
 
-    /// Replaces the messages of drains that were expected in `minute` and have been lost. Returns their number.
-    async fn check_drains(&self, minute: Minute, partition: u8) -> Result<usize> {
+    /// Replaces the messages of drains that were expected in `minute` and have been lost. Returns their number. A drain
+    /// that cannot be read is checked again later.
+    async fn check_drains(&self, minute: Minute, partition: u8, now: Timestamp) -> Result<usize> {
         let mut lost = 0;
         let mut pages = pin!(self.log.drains_due(minute, partition));
         while let Some(rows) = pages.try_next().await? {
             let checked = rows.iter().map(async |row| {
-                let is_lost = self.drains.replace_lost(row).await?;
-                if is_lost {
-                    common::log!("drain.overdue", tenant = %row.tenant);
+                match self.drains.replace_lost(row).await {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        common::log!("drain.overdue", tenant = %row.tenant);
+                        return (1, None);
+                    }
+                    Err(error) => {
+                        common::log!("deliveries.wake_failed", tenant = %row.tenant, ?error);
+                        return (0, Some(self.log.drain_row(&DrainRow { at: now, ..row.clone() }, now)));
+                    }
                 }
-                Ok(usize::from(is_lost))
+                (0, None)
             });
             let checked = stream::iter(checked.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
-            lost += checked.try_collect::<Vec<_>>().await?.into_iter().sum::<usize>();
+            let (replaced, left): (Vec<_>, Vec<_>) = checked.collect::<Vec<_>>().await.into_iter().unzip();
+            lost += replaced.into_iter().sum::<usize>();
+            self.log.put_all(left.into_iter().flatten()).await?;
         }
         Ok(lost)
     }

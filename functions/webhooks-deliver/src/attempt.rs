@@ -9,12 +9,15 @@ use std::{pin::pin, time::Duration};
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Failure, Outcome},
-        endpoints::{SECOND, Shown},
+        delivery::{Attempt, AttemptResult, Failure, Outcome, Trigger},
+        endpoints::{Gate, SECOND, Shown},
         post::{Client, NoDescriptor, Post, Posted},
     },
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 
 use crate::{batch::Batch, outgoing::Due, own_time, places::Places};
 
@@ -56,15 +59,22 @@ impl Sender {
     /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor for
     /// it.
     pub(crate) async fn attempt(&self, mut due: Due, batch: &Batch) -> Result<Made, Due> {
-        let Some(Posting { began, took, posted, is_quick, is_stored }) = self.post(&due, batch).await else {
-            return Err(due);
+        let Posting { began, took, posted, is_quick, is_stored } = loop {
+            match self.post(&due, batch).await {
+                Some(posting) => break posting,
+                None if Instant::now() + SECOND < batch.last_start => sleep(SECOND).await,
+                None => return Err(due),
+            }
         };
         due.is_stored = is_stored;
         let Posted { outcome, response, detail } = posted;
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt { detail, ..Attempt::new(began, duration_ms, outcome, response, due.delivery.trigger) };
         batch.tally.attempt(&due, &made, outcome, took);
-        let shown = shown(outcome, is_quick);
+        let shown = match shown(outcome, is_quick) {
+            Shown::Quick | Shown::Late if is_asked(&due) => Shown::Asked,
+            shown => shown,
+        };
         let (sender, stored) = oneshot::channel();
         batch.finish(due.ended(AttemptResult::Made(made, outcome)).showing(shown, began).stored_to(sender));
         Ok(Made { shown, is_success: matches!(outcome, Outcome::Delivered(_)), began, stored })
@@ -121,6 +131,11 @@ async fn go_on(due: &Due, began: Timestamp, batch: &Batch) -> bool {
     let ended = due.copy().ended(AttemptResult::InProgress).showing(Shown::Waits, began);
     batch.finish(ended.stored_to(sender));
     stored.await.unwrap_or(false) || due.is_stored
+}
+
+/// Whether the attempt was requested although the receiver is silent.
+fn is_asked(due: &Due) -> bool {
+    matches!((due.gate, due.delivery.trigger), (Gate::Silent { .. }, Trigger::Test | Trigger::Resend))
 }
 
 /// The evidence of an attempt with this outcome.

@@ -5,12 +5,16 @@ use std::sync::{Mutex, PoisonError};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{
     lock::lock,
-    webhooks::{event::JobEvent, job_failures::FailedJob, queue::Queues},
+    webhooks::{delivery::AttemptResult, event::JobEvent, job_failures::FailedJob, queue::Queues},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
-use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    task::unconstrained,
+    time::Instant,
+};
 
-use crate::{observe::Tally, outgoing::Ended, record::Record};
+use crate::{ledger::Inbox, observe::Tally, outgoing::Ended, record::Record};
 
 pub(crate) struct Batch {
     /// Whether the batch is from the queue of job events. All records in a batch are from the same queue.
@@ -20,26 +24,26 @@ pub(crate) struct Batch {
     pub(crate) tally: Tally,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
-    /// Sends ended attempts to the ledger.
-    finished: UnboundedSender<Ended>,
+    /// Send ended and parked attempts to the ledger.
+    ended: UnboundedSender<Ended>,
+    parked: UnboundedSender<Ended>,
 }
 
 impl Batch {
-    /// Builds the batch of `records`, whose attempts start until `last_start` and then go to `finished`.
-    pub(crate) fn new(
-        records: &[SqsMessage],
-        queues: &Queues,
-        last_start: Instant,
-        finished: UnboundedSender<Ended>,
-    ) -> Self {
+    /// Builds the batch of `records`, whose attempts start until `last_start`. Also returns their results.
+    pub(crate) fn new(records: &[SqsMessage], queues: &Queues, last_start: Instant) -> (Self, Inbox) {
+        let (ended, ended_inbox) = unbounded_channel();
+        let (parked, parked_inbox) = unbounded_channel();
         let arn = records.first().and_then(|record| record.event_source_arn.as_deref());
-        Self {
+        let batch = Self {
             has_events: !arn.is_some_and(|arn| queues.has_arn(arn)),
             last_start,
             tally: Tally::default(),
             failed: Mutex::default(),
-            finished,
-        }
+            ended,
+            parked,
+        };
+        (batch, Inbox { ended: ended_inbox, parked: parked_inbox })
     }
 
     /// Keeps the event of a failed job, to be recorded after the attempts.
@@ -49,16 +53,17 @@ impl Batch {
         }
     }
 
-    /// Ends the batch, closing the channel to the ledger. Returns the failed jobs.
+    /// Ends the batch, closing the channels to the ledger. Returns the failed jobs.
     pub(crate) fn end(self) -> Vec<(usize, FailedJob)> {
         self.tally.emit();
         self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes an ended attempt on to the ledger.
+    /// Passes an ended or parked attempt on to the ledger.
     pub(crate) fn finish(&self, ended: Ended) {
+        let inbox = if matches!(ended.result, AttemptResult::Parked) { &self.parked } else { &self.ended };
         // The ledger listens until all attempts have ended.
-        self.finished.send(ended).ok();
+        inbox.send(ended).ok();
     }
 }
 

@@ -10,7 +10,7 @@
 //! attempts at it have ended. So nothing else makes a parked attempt.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     pin::pin,
     sync::{
         Arc,
@@ -24,12 +24,16 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status},
+        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status, Trigger},
         endpoints::{Endpoint, Gate, Shown},
         queue::DrainMessage,
     },
 };
-use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::{FuturesOrdered, FuturesUnordered},
+};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -85,79 +89,76 @@ pub(crate) async fn round(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let DrainMessage { tenant, drain, after } = &message;
+    let DrainMessage { tenant, drain, after, .. } = &message;
     let drains = &ledger.drains;
     let Some(lock) = drains.endpoints.begin_drain(tenant, *drain, Timestamp::now()).await? else {
+        if record.is_repeated {
+            // An earlier process may have ended the drain, or scheduled its next round, and died before the next step.
+            ensure(tenant, work(tenant, *drain, ledger, batch).await?.0, true, ledger).await?;
+        }
         return Ok(drains.send_on(&message).await?);
     };
     let until = batch.last_start.min(Instant::now() + ROUND);
     let round = Round { tenant, record, sender, ledger, batch, until, in_progress: AtomicUsize::new(0) };
     let (last, served) = round.serve(*drain, *after).await;
     // This read finds everything that was parked before it.
-    let next = match served {
-        Ok(()) => next(tenant, *drain, last, ledger).await,
+    let found = match served {
+        Ok(()) => work(tenant, *drain, ledger, batch).await,
         Err(error) => Err(error),
     };
-    match next.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
+    match found.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
         Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(ROUND)).await?,
-        Ok(Next { own: Some(at), other }) => {
-            drains.go_on(&message, last, &lock, at).await?;
-            ensure(ledger, tenant, other).await?;
-        }
-        Ok(Next { own: None, other }) => {
-            if drains.endpoints.end_drain(tenant, *drain, &lock).await? {
-                let now = Timestamp::now();
-                for lane in lanes(tenant, None, ledger).await? {
-                    drains.ensure(tenant, lane.drain(), lane.due_at(now), false).await?;
-                }
+        Ok((mut others, unread)) => {
+            let own = others.remove(drain);
+            let own = last.map_or(own, |_| Some(Timestamp::now()));
+            if let Some(at) = own {
+                drains.go_on(&message, last.or(unread), &lock, at).await?;
+            } else if drains.endpoints.end_drain(tenant, *drain, &lock).await? {
+                // An attempt that was parked since the read above has found the drain running.
+                others.extend(work(tenant, *drain, ledger, batch).await?.0);
             }
-            ensure(ledger, tenant, other).await?;
+            ensure(tenant, others, false, ledger).await?;
         }
     }
     Ok(())
 }
 
-/// When a round of this drain, and of the other one, has work.
-struct Next {
-    own: Option<Timestamp>,
-    other: Option<(Drain, Timestamp)>,
-}
+/// When the drains of an organization have work.
+type Work = BTreeMap<Drain, Timestamp>;
 
 /// The time until a round that has found this many receivers looks again.
 fn pause(receivers: usize) -> Duration {
     LOOK * u32::try_from(1 + receivers / 10).unwrap_or(u32::MAX)
 }
 
-/// Finds the work for the rounds that follow one that has looked at the receivers up to `last`.
-async fn next(tenant: &TenantId, drain: Drain, last: Option<Receiver>, ledger: &Ledger) -> Result<Next> {
-    let now = Timestamp::now();
-    let mut next = Next { own: last.map(|_| now), other: None };
-    let mut after = None;
+/// Finds the work of an organization's drains, as far as the round that follows needs to know. If there is no time to
+/// read all receivers, `drain` has work after the last one that was read.
+async fn work(tenant: &TenantId, drain: Drain, ledger: &Ledger, batch: &Batch) -> Result<(Work, Option<Receiver>)> {
+    let (mut work, mut last, now) = (Work::new(), None, Timestamp::now());
     loop {
-        let lanes = lanes(tenant, after, ledger).await?;
+        let lanes = lanes(tenant, last, ledger).await?;
         for lane in &lanes {
             let at = lane.due_at(now);
-            if lane.drain() == drain {
-                next.own = Some(next.own.map_or(at, |own| own.min(at)));
-            } else {
-                let at = next.other.map_or(at, |(_, other)| other.min(at));
-                next.other = Some((lane.drain(), at));
-            }
+            work.entry(lane.drain()).and_modify(|first| *first = at.min(*first)).or_insert(at);
         }
-        after = lanes.last().map(|lane| lane.receiver);
-        // Nothing that follows can be due earlier.
-        let is_known = next.own.is_some_and(|own| own <= now) && next.other.is_some();
+        let is_known = work.len() == Drain::ALL.len() && work.get(&drain).is_some_and(|at| *at <= now);
         if lanes.len() < PAGE || is_known {
-            return Ok(next);
+            return Ok((work, None));
+        }
+        last = lanes.last().map(|lane| lane.receiver);
+        if Instant::now() >= batch.last_start {
+            work.insert(drain, now);
+            return Ok((work, last));
         }
     }
 }
 
-async fn ensure(ledger: &Ledger, tenant: &TenantId, other: Option<(Drain, Timestamp)>) -> Result<()> {
-    match other {
-        Some((drain, at)) => ledger.drains.ensure(tenant, drain, at, false).await,
-        None => Ok(()),
+/// Makes sure that the drains with work begin a round.
+async fn ensure(tenant: &TenantId, work: Work, is_repeated: bool, ledger: &Ledger) -> Result<()> {
+    for (drain, at) in work {
+        ledger.drains.ensure(tenant, drain, at, is_repeated).await?;
     }
+    Ok(())
 }
 
 /// The receivers that an organization's parked attempts wait for, after `last`.
@@ -270,7 +271,7 @@ impl Round<'_> {
         now < self.until || (self.in_progress.load(Ordering::Relaxed) > 0 && now < self.batch.last_start)
     }
 
-    /// Makes the attempts at a receiver, longest due first.
+    /// Makes the attempts at a receiver, those of the oldest deliveries first.
     ///
     /// # Errors
     /// Something could not be read or stored, or there was no file descriptor. The attempts in progress have ended.
@@ -278,7 +279,7 @@ impl Round<'_> {
         let (mut width, mut last, mut answered_at) = (lane.first_width(), None::<Parked>, None::<Timestamp>);
         let (mut parked, mut ready, mut stored) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let (mut is_over, mut result) = (false, Ok(()));
-        let (mut looks, mut attempts) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let (mut looks, mut attempts) = (FuturesOrdered::new(), FuturesUnordered::new());
         loop {
             while looks.len() + ready.len() < AHEAD && !is_over && self.may_begin() {
                 if parked.is_empty() {
@@ -291,7 +292,7 @@ impl Round<'_> {
                     }
                 }
                 let Some(next) = parked.pop_front() else { break };
-                looks.push(self.look(next, lane));
+                looks.push_back(self.look(next, lane));
             }
             let has_next = !ready.is_empty() && attempts.len() < width && !is_over && self.may_begin();
             tokio::select! {
@@ -381,8 +382,9 @@ impl Round<'_> {
             let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
             ledger.follow(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
         }
-        // Otherwise, the delivery has been resent.
-        let next = DueAttempt::soon(tenant, delivery, now).filter(|_| self.record.is_repeated);
+        // Otherwise, the delivery may have been resent.
+        let was_attempted = self.record.is_repeated || delivery.trigger == Trigger::Schedule;
+        let next = DueAttempt::soon(tenant, delivery, now).filter(|_| was_attempted);
         ledger.queues.send(next.as_slice(), now).await.into_iter().collect()
     }
 

@@ -6,7 +6,8 @@ use common::{
     error::Result,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Destination, Drain, DueAttempt, Origin, Parked, Receiver, SHARDS, Status},
+        delivery::{Delivery, DeliveryId, Destination, Drain, DueAttempt, Origin, Parked, SHARDS, Status},
+        destination::{EndpointUrl, SigningSecret},
         event::{Audience, JobEvent},
     },
 };
@@ -41,7 +42,7 @@ pub(crate) async fn event(
     let mut firsts: Vec<_> = match event.audience.callback() {
         Some((url, secret)) => {
             let gate = ledger.reads.gate(&event.tenant, Origin::of(url)).await?;
-            vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None, gate)]
+            vec![first(callback(url, secret), None, gate)]
         }
         None => {
             interested.map(|it| first(Destination::Endpoint(it.id), Some(Arc::clone(it)), it.health.gate)).collect()
@@ -61,6 +62,10 @@ pub(crate) async fn event(
     Ok(())
 }
 
+fn callback(url: &EndpointUrl, secret: &SigningSecret) -> Destination {
+    Destination::Callback { url: url.clone(), secret: secret.clone() }
+}
+
 /// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left
 /// undone: sends the messages of pending deliveries and of their drains, and records failed deliveries on their endpoints.
 async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due>, ledger: &Ledger) -> Result<()> {
@@ -76,18 +81,15 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
     let waiting: Vec<_> = waiting.into_iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
     ledger.queues.send(&waiting, now).await.into_iter().collect::<Result<()>>()?;
     if !parked.is_empty() {
+        let callback = event.audience.callback().map(|(url, secret)| callback(url, secret));
         let rows = parked.into_iter().filter_map(|delivery| {
-            let receiver = match delivery.webhook_endpoint_id {
-                Some(id) => Receiver::Endpoint(id),
-                None => Receiver::Origin(Origin::of(event.audience.callback()?.0)),
-            };
-            let at = delivery.next_attempt_at?;
-            let parked = Parked { tenant: tenant.clone(), receiver, at, id: delivery.id };
+            let endpoint = delivery.webhook_endpoint_id.map(Destination::Endpoint);
+            let parked = Parked::of(tenant, delivery, endpoint.as_ref().or(callback.as_ref())?)?;
             Some(ledger.log.parked_row(&parked, now))
         });
         ledger.log.put_all(rows).await?;
         // A drain without work ends at once.
-        for drain in [Drain::Late, Drain::Silent] {
+        for drain in Drain::ALL {
             ledger.drains.ensure(tenant, drain, now, record.is_repeated).await?;
         }
     }

@@ -40,11 +40,7 @@ use common::{
         queue::Queues,
     },
 };
-use futures::{
-    StreamExt,
-    future::{OptionFuture, join_all},
-    stream,
-};
+use futures::{Stream, StreamExt, future::join_all, stream};
 use tokio::{
     sync::{Semaphore, SemaphorePermit, mpsc::UnboundedReceiver},
     time::timeout,
@@ -97,6 +93,28 @@ async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
     room.acquire_many(kb).await.ok()
 }
 
+/// The results that a batch's attempts have passed on.
+pub(crate) struct Inbox {
+    pub(crate) ended: UnboundedReceiver<Ended>,
+    /// Attempts that were parked. They never delay the results of others.
+    pub(crate) parked: UnboundedReceiver<Ended>,
+}
+
+/// Collects results that arrive at about the same time.
+fn chunks(inbox: UnboundedReceiver<Ended>) -> impl Stream<Item = Vec<Ended>> {
+    stream::unfold(inbox, async |mut inbox| {
+        let mut chunk = Vec::new();
+        let fill = async {
+            let mut room = CHUNK;
+            while room > 0 && inbox.recv_many(&mut chunk, room).await > 0 {
+                room = CHUNK.saturating_sub(chunk.len());
+            }
+        };
+        let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
+        (!is_closed).then_some((chunk, inbox))
+    })
+}
+
 /// The needs of a delivery's next attempt.
 enum Next {
     /// A message, to arrive at this time.
@@ -123,12 +141,6 @@ impl Needed {
         self.at = Some(self.at.map_or(at, |first| first.min(at)));
         self.is_repeated |= is_repeated;
     }
-}
-
-/// The attempt of a parked delivery.
-fn parked(due: &Due, after: &Delivery, now: Timestamp) -> Parked {
-    let at = after.next_attempt_at.unwrap_or(now);
-    Parked { tenant: due.tenant.clone(), receiver: due.receiver(), at, id: after.id }
 }
 
 /// An ended attempt that is being stored.
@@ -175,34 +187,26 @@ impl Ledger {
         })
     }
 
-    /// Stores ended attempts until their batch ends. Returns the numbers of the records that stay in their queue.
-    /// `is_repeated` tells whether a record has been received before.
+    /// Stores ended and parked attempts until their batch ends. Returns the numbers of the records that stay in their
+    /// queue. `is_repeated` tells whether a record has been received before.
     pub(crate) async fn store_all(
         &self,
-        inbox: UnboundedReceiver<Ended>,
+        Inbox { ended, parked }: Inbox,
         is_repeated: impl Fn(usize) -> bool,
     ) -> Vec<(usize, Undone)> {
-        let chunks = stream::unfold(inbox, async |mut inbox| {
-            let mut chunk = Vec::new();
-            let fill = async {
-                let mut room = CHUNK;
-                while room > 0 && inbox.recv_many(&mut chunk, room).await > 0 {
-                    room = CHUNK.saturating_sub(chunk.len());
-                }
-            };
-            let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
-            (!is_closed).then_some((chunk, inbox))
-        });
         let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
-        let stored = chunks.map(async |chunk: Vec<Ended>| {
-            let is_parked = |ended: &Ended| matches!(ended.result, AttemptResult::Parked);
-            let parking = chunk.iter().all(is_parked).then(|| self.parking.acquire());
-            // The semaphore is never closed.
-            let _parking = OptionFuture::from(parking).await;
+        let store = async |chunk: Vec<Ended>| {
             let _room = admit(&room, chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
             self.store(chunk, &is_repeated).await
+        };
+        let ended = chunks(ended).map(&store).buffer_unordered(CHUNKS);
+        let parked = chunks(parked).map(async |chunk| {
+            // The semaphore is never closed.
+            let _parking = self.parking.acquire().await;
+            store(chunk).await
         });
-        stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
+        let stored = stream::select(ended, parked.buffer_unordered(PARKING));
+        stored.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
     /// Stores ended attempts, in the order described above.
@@ -392,7 +396,9 @@ impl Ledger {
         };
         let attempts = after.attempts;
         match after.status {
-            Status::Pending if after.is_parked => return Ok(Next::Drain(parked(&ended.due, &after, now))),
+            Status::Pending if after.is_parked => {
+                return Ok(Parked::of(tenant, &after, &payload.destination).map_or(Next::Nothing, Next::Drain));
+            }
             Status::Pending if matches!(ended.result, AttemptResult::InProgress) => {}
             Status::Pending => {
                 let soon = DueAttempt::soon(tenant, &after, now);

@@ -29,7 +29,7 @@ use common::{
 };
 use futures::FutureExt;
 use lambda_runtime::LambdaEvent;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     attempt::Sender,
@@ -103,13 +103,12 @@ impl Deliver {
         let Some(spare) = left.checked_sub(app.sender.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
-        let (finished, inbox) = mpsc::unbounded_channel();
         let records = &event.payload.records;
-        let batch = Batch::new(records, &app.ledger.queues, Instant::now() + spare, finished);
+        let (batch, inbox) = Batch::new(records, &app.ledger.queues, Instant::now() + spare);
         let is_repeated = |index| records.get(index).is_some_and(|record| Record::of(index, record).is_repeated);
         let storing = app.ledger.store_all(inbox, is_repeated);
         let attempts = async {
-            // Moved here so that `end` consumes it and closes the channel. The ledger stops when there are no more
+            // Moved here so that `end` consumes it and closes the channels. The ledger stops when there are no more
             // attempts.
             let batch = batch;
             let handled = records.iter().enumerate().map(async |(index, record)| {

@@ -10,9 +10,7 @@ use common::{
     lock::lock,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{
-            AttemptResult, Delivery, Destination, DueAttempt, Origin, Parked, Payload, Receiver, SHARDS, Trigger,
-        },
+        delivery::{AttemptResult, Delivery, Destination, DueAttempt, Origin, Parked, Payload, SHARDS, Trigger},
         destination::Target,
         endpoints::{Endpoint, Gate, Gated, Health, Shown},
         event::JobEvent,
@@ -117,16 +115,6 @@ impl Due {
         match &self.payload.destination {
             Destination::Endpoint(_) => self.recipient().map(|endpoint| Gated::Endpoint(endpoint.id)),
             Destination::Callback { url, .. } => Some(Gated::Origin(Origin::of(url))),
-        }
-    }
-
-    /// The receiver whose drain makes this attempt if it is parked.
-    pub(crate) fn receiver(&self) -> Receiver {
-        match (&self.payload.destination, self.delivery.trigger) {
-            // A person is waiting for the result.
-            (_, Trigger::Test | Trigger::Resend) => Receiver::Asked(self.delivery.id.destination),
-            (Destination::Endpoint(id), _) => Receiver::Endpoint(*id),
-            (Destination::Callback { url, .. }, _) => Receiver::Origin(Origin::of(url)),
         }
     }
 

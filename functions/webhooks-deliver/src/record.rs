@@ -5,7 +5,7 @@ use std::{any::Any, time::Duration};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
 
-/// SQS may deliver a message early by this much. What it is about is not delayed again.
+/// SQS may deliver a message slightly early.
 pub(crate) const EARLY: Duration = Duration::from_secs(1);
 
 /// A record of a batch.

@@ -33,6 +33,8 @@ pub enum Drain {
 }
 
 impl Drain {
+    pub const ALL: [Self; 2] = [Self::Late, Self::Silent];
+
     /// The name in messages, keys, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +48,7 @@ impl FromStr for Drain {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        [Self::Late, Self::Silent].into_iter().find(|drain| drain.as_str() == text).ok_or(NotAnId)
+        Self::ALL.into_iter().find(|drain| drain.as_str() == text).ok_or(NotAnId)
     }
 }
 

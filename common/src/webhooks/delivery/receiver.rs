@@ -2,11 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+use api::deliveries::Trigger;
 use sha2::{Digest, Sha256};
 
 use super::{
     id::{DeliveryId, DestinationId},
     payload::Destination,
+    state::Delivery,
 };
 use crate::{
     id::{EndpointId, NotAnId, TenantId},
@@ -85,9 +87,26 @@ impl FromStr for Receiver {
 pub struct Parked {
     pub tenant: TenantId,
     pub receiver: Receiver,
+    /// The delivery's deadline.
+    pub fails_at: Timestamp,
     /// When the attempt was due.
     pub at: Timestamp,
     pub id: DeliveryId,
+}
+
+impl Parked {
+    /// The attempt that `delivery` to `destination` waits for, if it is pending.
+    #[must_use]
+    pub fn of(tenant: &TenantId, delivery: &Delivery, destination: &Destination) -> Option<Self> {
+        let receiver = match (destination, delivery.trigger) {
+            // A person is waiting for the result.
+            (_, Trigger::Test | Trigger::Resend) => Receiver::Asked(delivery.id.destination),
+            (Destination::Endpoint(id), _) => Receiver::Endpoint(*id),
+            (Destination::Callback { url, .. }, _) => Receiver::Origin(Origin::of(url)),
+        };
+        let Delivery { fails_at, next_attempt_at: at, id, .. } = *delivery;
+        Some(Self { tenant: tenant.clone(), receiver, fails_at, at: at?, id })
+    }
 }
 
 #[cfg(test)]

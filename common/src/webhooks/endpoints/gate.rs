@@ -63,6 +63,8 @@ pub enum Shown {
     Waits,
     /// It got an answer after more than a second.
     Late,
+    /// It was requested, and got an answer from a silent receiver.
+    Asked,
     /// It got no answer.
     Nothing,
 }
@@ -79,6 +81,8 @@ impl Gate {
         match (self, shown) {
             (Self::New, Shown::Quick) => open,
             (Self::New | Self::Open { .. }, Shown::Late) | (Self::Silent { .. }, Shown::Quick | Shown::Late) => late,
+            // The silent drain may be making an attempt, so it also makes the next one, after the shortest pause.
+            (Self::Silent { .. }, Shown::Asked) => Self::Silent { since: now, tried_at: now },
             (Self::Open { .. }, Shown::Waits) => Self::Late { at: began, answered_at: began },
             (Self::Late { at, .. }, Shown::Quick) if began.since(at) >= MINUTE => open,
             (Self::Late { at, answered_at }, Shown::Quick) if now.since(answered_at) >= INTERVAL => {

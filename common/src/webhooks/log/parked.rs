@@ -1,12 +1,10 @@
 //! Parked attempts: those that are due and wait for their receiver's drain.
 //!
-//! Each has a row in its organization's partition, sorted by receiver and then by the time when the attempt was due, so
-//! a drain finds the receivers that deliveries wait for and the oldest attempts of each, whatever the number of others.
-//! Reads are strongly consistent: a drain that finds nothing can end. The row is written before the delivery's state,
-//! and deleted after the state that follows the attempt has been written. A row whose delivery is no longer parked at
-//! its time is left over from a crash or a resend, and is deleted when it is found.
-
-use std::iter;
+//! Each has a row in its organization's partition, sorted by receiver and then by the delivery's deadline, so a drain
+//! finds the receivers that deliveries wait for and the oldest deliveries of each, whatever the number of others. Those
+//! past their deadline are first. Reads are strongly consistent: a drain that finds nothing can end. The row is written
+//! after the delivery's state, because a drain deletes a row whose delivery is not parked at its time: it is left over
+//! from a crash or a resend.
 
 use super::{
     items::{DELIVERY, DESTINATION},
@@ -32,8 +30,7 @@ impl Log {
     /// Builds the row of an attempt that waits for its receiver's drain.
     #[must_use]
     pub fn parked_row(&self, parked: &Parked, now: Timestamp) -> Row {
-        let Parked { tenant, receiver, at, id } = parked;
-        Row(self.item([partition(tenant), format!("{receiver}/{:013}/{id}", at.as_millisecond())], [], now))
+        Row(self.item([partition(&parked.tenant), sort_key(parked)], [], now))
     }
 
     /// Lists up to `limit` receivers that attempts of `tenant` wait for, after `last` and in the order of their keys.
@@ -59,7 +56,7 @@ impl Log {
         Ok(receivers)
     }
 
-    /// Reads up to `limit` of the attempts that wait for `receiver`, longest due first, after `last`.
+    /// Reads up to `limit` of the attempts that wait for `receiver`, oldest first, after `last`.
     pub async fn parked(
         &self,
         tenant: &TenantId,
@@ -69,7 +66,7 @@ impl Log {
     ) -> Result<Vec<Parked>> {
         let first = match last {
             None => format!("{receiver}/"),
-            Some(Parked { at, id, .. }) => format!("{receiver}/{:013}/{id}{AFTER}", at.as_millisecond()),
+            Some(last) => format!("{}{AFTER}", sort_key(last)),
         };
         let keys = DESTINATION.equals(text(partition(tenant)));
         let keys = keys.and(DELIVERY.is_between(text(first), text(format!("{receiver}/{AFTER}"))));
@@ -113,9 +110,15 @@ fn partition(tenant: &TenantId) -> String {
     ["parked/", tenant.as_str()].concat()
 }
 
+fn sort_key(parked: &Parked) -> String {
+    let Parked { receiver, fails_at, at, id, .. } = parked;
+    format!("{receiver}/{:013}/{:013}/{id}", fails_at.as_millisecond(), at.as_millisecond())
+}
+
 fn parse(tenant: &TenantId, item: &Item) -> Option<Parked> {
     let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.split('/');
-    let mut part = iter::from_fn(|| parts.next());
-    let (receiver, at, id) = (part.next()?.parse().ok()?, part.next()?.parse().ok()?, part.next()?.parse().ok()?);
-    Some(Parked { tenant: tenant.clone(), receiver, at: Timestamp::from_millisecond(at), id })
+    let receiver = parts.next()?.parse().ok()?;
+    let mut time = || parts.next()?.parse().ok().map(Timestamp::from_millisecond);
+    let (fails_at, at) = (time()?, time()?);
+    Some(Parked { tenant: tenant.clone(), receiver, fails_at, at, id: parts.next()?.parse().ok()? })
 }

@@ -14,7 +14,7 @@ use common::{
     },
 };
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, callback, event, world::log::due_message};
+use tests::{Receiver, Tenant, World, callback, event, records, world::log::due_message};
 
 use super::{
     HOUR,
@@ -29,8 +29,11 @@ async fn with_new_receiver() -> (World, Tenant, Receiver) {
     (world, tenant, receiver)
 }
 
-fn first_message(tenant: &Tenant) -> Value {
-    json!({"tenant_id": tenant.id, "drain": "late"})
+/// Takes the only message of the late drain from its queue.
+async fn only_message(world: &World) -> Value {
+    let mut messages = world.drain("slow-deliveries").await;
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages.remove(0)
 }
 
 fn ago(seconds: usize) -> i64 {
@@ -41,7 +44,10 @@ fn ago(seconds: usize) -> i64 {
 async fn a_copy_of_a_drains_message_does_nothing() {
     let (world, tenant, receiver) = with_new_receiver().await;
     send(&world, &tenant, 0..10).await;
-    world.enqueue("slow-deliveries", first_message(&tenant)).await;
+    let message = only_message(&world).await;
+    for _ in 0..2 {
+        world.enqueue("slow-deliveries", &message).await;
+    }
     poll(&world, "slow-deliveries", 2).await;
     world.handle_all().await;
     assert_eq!((receiver.count().await, world.log_of(&tenant.id, Status::Delivered).await.len()), (10, 10));
@@ -51,7 +57,9 @@ async fn a_copy_of_a_drains_message_does_nothing() {
 async fn a_lost_message_of_a_drain_is_replaced_after_minutes() {
     let (world, tenant, receiver) = with_new_receiver().await;
     send(&world, &tenant, 0..1).await;
-    assert_eq!(world.drain("slow-deliveries").await, [first_message(&tenant)], "it contains nothing else");
+    let message = only_message(&world).await;
+    let at = &message["at"];
+    assert_eq!(message, json!({"tenant_id": tenant.id, "drain": "late", "at": at}), "it contains nothing else");
     for (late, messages) in [(4, 0), (6, 1)] {
         world.set_drains(&tenant, json!({"expected_at": ago(late * 60)})).await;
         send(&world, &tenant, late..late + 1).await;
@@ -88,6 +96,69 @@ async fn a_drain_that_died_is_continued_when_its_message_returns() {
     assert_eq!((receiver.count().await, world.counts("slow-deliveries").await), (0, [0, 0, 1]));
     world.handle_all().await;
     assert_eq!(receiver.count().await, 2);
+}
+
+/// The process that has rescheduled a drain has sent another message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_for_another_time_is_dropped() {
+    let (world, tenant, receiver) = with_new_receiver().await;
+    send(&world, &tenant, 0..1).await;
+    for (expected, messages) in [(json!(ago(0) + 60_000), 0), (Value::Null, 0)] {
+        let message = only_message(&world).await;
+        world.set_drains(&tenant, json!({"expected_at": expected})).await;
+        world.enqueue("slow-deliveries", &message).await;
+        poll(&world, "slow-deliveries", 1).await;
+        assert_eq!((receiver.count().await, waiting(&world).await), (0, [0, 0, messages, 0]), "{expected}");
+        world.enqueue("slow-deliveries", &message).await;
+    }
+}
+
+/// The process died after it had ended the drain, and before it looked for attempts that were parked meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_died_at_its_end_finds_what_was_parked() {
+    let (world, tenant, receiver) = with_new_receiver().await;
+    send(&world, &tenant, 0..1).await;
+    let mut batch = records([only_message(&world).await]);
+    world.set_drains(&tenant, json!({"expected_at": null})).await;
+    let record = &mut batch["Records"][0];
+    record["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:slow-deliveries");
+    record["attributes"]["ApproximateReceiveCount"] = json!("2");
+    let answer = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!((answer, waiting(&world).await), (json!({"batchItemFailures": []}), [0, 0, 1, 0]));
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 1);
+}
+
+/// The other organizations' drains are replaced at once, and this one's in the sweep that can read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_drain_does_not_stop_the_sweep() {
+    let (world, broken) = World::failing(|call| {
+        call.operation == "GetItem"
+            && call.body.to_string().contains("unreadable")
+            && call.body.to_string().contains("#drain#")
+    })
+    .await;
+    for tenant in ["readable", "unreadable"] {
+        world.enqueue("job-events", callback(tenant, 0, "http://127.0.0.1:9/")).await;
+        poll(&world, "job-events", 1).await;
+    }
+    world.drain("slow-deliveries").await;
+    for tenant in ["readable", "unreadable"] {
+        world
+            .set_where(
+                "webhook-endpoints",
+                |item| item["tenant_id"].as_s().is_ok_and(|id| id == tenant) && item.contains_key("expected_at"),
+                &json!({"expected_at": ago(6 * 60)}),
+            )
+            .await;
+    }
+    broken.on();
+    let later = Timestamp::now().after(HOUR / 3);
+    world.sweep(later).await;
+    assert_eq!(waiting(&world).await, [0, 0, 1, 0], "one is replaced");
+    broken.off();
+    world.sweep(later.after(HOUR / 3)).await;
+    assert_eq!(waiting(&world).await, [0, 0, 2, 0], "the other is checked again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -215,9 +215,11 @@ async fn a_receiver_that_answers_again_gets_its_whole_backlog() {
 async fn tests_and_resends_do_not_wait_for_a_silent_receiver() {
     for route in ["webhooks/test", "deliveries/resend"] {
         let receiver = Receiver::start().await;
-        let (world, tenant, id) = world_with(&[], &receiver.url("/")).await;
+        let (world, tenant, id) = silent(&[], &receiver.url("/")).await;
         world.make_silent(&tenant, &id, Timestamp::now()).await;
         send(&world, &tenant, 0..1).await;
+        assert_eq!(world.counts("hanging-deliveries").await, [0, 0, 1], "the next attempt is due in minutes");
+        let before = Timestamp::now();
         let fields = match route {
             "webhooks/test" => json!({"id": id}),
             _ => json!({"delivery_id": world.only_logged(&tenant.id).await.id}),
@@ -226,11 +228,46 @@ async fn tests_and_resends_do_not_wait_for_a_silent_receiver() {
         poll(&world, "deliveries", 1).await;
         assert_eq!((receiver.count().await, waiting(&world).await), (0, [0, 0, 1, 1]), "{route}");
         world.drain_late().await;
-        // The receiver has answered, so the event does not wait any longer either.
-        let expected = if route == "webhooks/test" { 2 } else { 1 };
-        assert_eq!(receiver.count().await, expected, "{route}");
-        assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), expected, "{route}");
+        assert_eq!(receiver.count().await, 1, "{route}");
+        assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 1, "{route}");
+        // The receiver has answered, so other deliveries do not wait for minutes any longer either.
+        let Gate::Silent { since, tried_at } = world.gate(&tenant, &id).await else { panic!("it answered a test") };
+        assert!(since == tried_at && since > before, "{route}");
     }
+}
+
+/// The first request hangs. The receiver's owner mends it, and sends a test.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answered_test_does_not_repeat_an_attempt_in_progress() {
+    let receiver = Moody::start(|request| if request == 0 { FOREVER } else { AT_ONCE }).await;
+    let (world, tenant, id) = silent(&[("DELIVERY_TIMEOUT", "4"), ("RETRY_SCHEDULE", "600")], receiver.url()).await;
+    send(&world, &tenant, 0..3).await;
+    let tested = async {
+        until(async || receiver.requests() == 1).await;
+        world.rpc(&tenant.key, "webhooks/test", json!({"id": id})).await.ok();
+        poll(&world, "deliveries", 1).await;
+        world.drain_late().await;
+        assert_eq!(receiver.requests(), 2, "the events wait until the attempt in progress has ended");
+    };
+    tokio::join!(poll(&world, "hanging-deliveries", 1), tested);
+    assert_eq!((receiver.requests(), world.counts("hanging-deliveries").await), (2, [0, 0, 1]));
+}
+
+/// A delivery that is attempted now and then must not wait behind those that came after it, or it would not end in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_delivery_is_attempted_first() {
+    let receiver = Rough::start(Manner::Hangs).await;
+    let (world, tenant, _) = silent(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")], receiver.url()).await;
+    for (job, age) in [(1, Duration::ZERO), (2, DAY), (3, DAY / 2)] {
+        let mut batch = records([event(&tenant.id, job)]);
+        let sent_at = Timestamp::now().before(age).as_millisecond().to_string();
+        batch["Records"][0]["attributes"]["SentTimestamp"] = json!(sent_at);
+        world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    }
+    poll(&world, "hanging-deliveries", 1).await;
+    let logged = world.log(&tenant.id).await;
+    let attempted: Vec<_> = logged.iter().filter(|it| it.attempts > 0).map(|it| it.job_id.as_str()).collect();
+    assert_eq!(attempted, ["2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
