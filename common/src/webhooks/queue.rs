@@ -240,15 +240,15 @@ mod tests {
     #[test]
     fn a_message_is_read_as_it_was_written() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
-        let drain = r#"{"tenant_id":"t","drain":"late","after":"origin.0123456789abcdef"}"#;
-        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent"}"#] {
+        let drain = r#"{"tenant_id":"t","drain":"late","at":1769860800999,"after":"origin.0123456789abcdef"}"#;
+        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent","at":1769860800999}"#] {
             assert_eq!(parse_message(text).expect("a message").written().expect("JSON"), text);
         }
         for other in [
             r#"{"tenant_id":"t","attempt":3}"#,
             r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#,
             r#"{"tenant_id":"t","delivery_id":"callback.3","attempt":3}"#,
-            r#"{"tenant_id":"t","drain":"quick"}"#,
+            r#"{"tenant_id":"t","drain":"quick","at":1769860800999}"#,
         ] {
             assert!(parse_message(other).is_err(), "{other}");
         }

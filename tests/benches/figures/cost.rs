@@ -192,9 +192,10 @@ impl<'a> Process<'a> {
             };
             let gate = json!({"gate": format!("silent.{}.{}", ago(7200), ago(3600))});
             self.world.set_where("webhook-endpoints", |item| own(item, endpoint), &gate).await;
-            let expected = json!({"expected_at": ago(1)});
+            let at = ago(1);
+            let expected = json!({"expected_at": at});
             self.world.set_where("webhook-endpoints", |item| own(item, "#drain#silent"), &expected).await;
-            messages.push(json!({"tenant_id": tenant, "drain": "silent"}));
+            messages.push(json!({"tenant_id": tenant, "drain": "silent", "at": at}));
         }
         self.invoke("hanging-deliveries", messages).await
     }
