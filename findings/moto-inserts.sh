@@ -1,8 +1,8 @@
 #!/bin/bash
 # Moto 5.2.5 (py-partiql-parser 0.6.3) cannot insert with PartiQL if a value is a parameter: DynamoDB documents `?` for
 # every value, and Moto accepts it in UPDATE and SELECT, but an INSERT raises a TypeError, which its server answers with
-# HTTP 500 and a page that an SDK cannot parse. Literal values are inserted. Hurt: whoever inserts conditionally in
-# batches (BatchExecuteStatement is the only such call) and tests against Moto; the error names neither INSERT nor `?`.
+# HTTP 500 and a page that an SDK cannot parse. Literal values are inserted. Hurt: developers who insert conditionally
+# in batches (BatchExecuteStatement is the only such call) and test against Moto; the error names neither INSERT nor `?`.
 # Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html
 # Usage: findings/moto-inserts.sh. Needs Python 3 and PyPI. Fails if the behaviour changes.
 set -euo pipefail

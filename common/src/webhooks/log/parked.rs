@@ -16,7 +16,7 @@ use crate::{
         dynamo::{Item, query_page, text},
         expression::select,
     },
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::delivery::{Delivery, Parked, Receiver},
@@ -49,7 +49,8 @@ impl Log {
             };
             let first = select(self.query(keys).consistent_read(true), &[DELIVERY]);
             let page = query_page(first, 1, "finding parked attempts").await?;
-            let Some(parked) = page.items.first().and_then(|item| parse(tenant, item)) else { break };
+            let Some(first) = page.items.first() else { break };
+            let parked = read(tenant, first)?;
             receivers.push(parked.receiver);
             last = Some(parked.receiver);
         }
@@ -72,7 +73,7 @@ impl Log {
         let keys = keys.and(DELIVERY.is_between(text(first), text(format!("{receiver}/{AFTER}"))));
         let rows = select(self.query(keys).consistent_read(true), &[DELIVERY]);
         let page = query_page(rows, limit, "reading parked attempts").await?;
-        Ok(page.items.iter().filter_map(|item| parse(tenant, item)).collect())
+        page.items.iter().map(|item| read(tenant, item)).collect()
     }
 
     /// Deletes the rows of attempts that no longer wait. A row that is left over is deleted when it is found.
@@ -113,6 +114,12 @@ fn partition(tenant: &TenantId) -> String {
 fn sort_key(parked: &Parked) -> String {
     let Parked { receiver, fails_at, at, id, .. } = parked;
     format!("{receiver}/{:013}/{:013}/{id}", fails_at.as_millisecond(), at.as_millisecond())
+}
+
+/// # Errors
+/// No attempt behind a broken row could be found, so it must not go unnoticed.
+fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
+    parse(tenant, item).ok_or_else(|| Error::Internal("the row of a parked attempt is broken".to_owned()))
 }
 
 fn parse(tenant: &TenantId, item: &Item) -> Option<Parked> {

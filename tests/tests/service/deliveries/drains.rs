@@ -103,12 +103,12 @@ async fn a_drain_that_died_is_continued_when_its_message_returns() {
 async fn a_message_for_another_time_is_dropped() {
     let (world, tenant, receiver) = with_new_receiver().await;
     send(&world, &tenant, 0..1).await;
-    for (expected, messages) in [(json!(ago(0) + 60_000), 0), (Value::Null, 0)] {
+    for expected in [json!(ago(0) + 60_000), Value::Null] {
         let message = only_message(&world).await;
         world.set_drains(&tenant, json!({"expected_at": expected})).await;
         world.enqueue("slow-deliveries", &message).await;
         poll(&world, "slow-deliveries", 1).await;
-        assert_eq!((receiver.count().await, waiting(&world).await), (0, [0, 0, messages, 0]), "{expected}");
+        assert_eq!((receiver.count().await, waiting(&world).await), (0, [0; 4]), "{expected}");
         world.enqueue("slow-deliveries", &message).await;
     }
 }
