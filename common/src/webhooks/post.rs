@@ -16,7 +16,10 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 use rustls::pki_types::ServerName;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
+};
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
@@ -32,6 +35,7 @@ use self::{
     connection::{Connection, Meter, Metered, TooMuch},
     dialer::{DialError, Dialer, LookupError},
     pool::Pool,
+    turns::{Turn, Turns},
 };
 use super::{
     delivery::{Detail, Failure, Outcome, WebhookId},
@@ -47,6 +51,7 @@ mod dialer;
 mod lookups;
 mod pool;
 mod tls;
+mod turns;
 
 /// The `User-Agent` of every function that sends deliveries.
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
@@ -63,6 +68,7 @@ pub struct Client {
     dialer: Dialer,
     tls: TlsConnector,
     pool: Pool,
+    turns: Turns,
     timeout: Duration,
 }
 
@@ -134,7 +140,7 @@ impl Client {
         network: Network,
     ) -> Self {
         let (tls, pool) = (TlsConnector::from(Arc::new(tls)), Pool::new(attempts));
-        Self { dialer: Dialer::new(policy, network), tls, pool, timeout }
+        Self { dialer: Dialer::new(policy, network), tls, pool, turns: Turns::default(), timeout }
     }
 
     /// The maximum duration of an attempt.
@@ -167,7 +173,18 @@ impl Client {
         const SILENT: &str = "The receiver accepted the connection but did not respond";
         let url = post.target.url.url();
         let (origin, read) = (post.target.url.origin(), Read { url, headers: post.target.headers, now, deadline });
-        if let Some(mut connection) = self.pool.take(origin) {
+        let (idle, turn) = match self.pool.take(origin) {
+            Some(idle) => (Some(idle), None),
+            None => {
+                let turn = self.turn(post.tenant, origin, deadline).await?;
+                // Another attempt may have ended in the meantime.
+                match self.pool.take(origin) {
+                    Some(idle) => (Some(idle), None),
+                    None => (None, Some(turn)),
+                }
+            }
+        };
+        if let Some(mut connection) = idle {
             let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
             match within(deadline, SILENT, sent).await? {
                 // The receiver closed the idle connection before the request arrived. A new connection is opened below.
@@ -179,15 +196,33 @@ impl Client {
                 }
             }
         }
-        // The future is boxed, because it takes thousands of bytes, and most attempts find an open connection.
-        let mut connection = Box::pin(self.open(post.tenant, url, deadline)).await?;
-        let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
-        let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
-        self.pool.put(origin, connection);
-        Ok(posted)
+        let turn = match turn {
+            Some(turn) => turn,
+            None => self.turn(post.tenant, origin, deadline).await?,
+        };
+        let (tcp, permit) = Box::pin(self.dial(post.tenant, url, deadline)).await?;
+        let exchange = async {
+            let mut connection = self.open(tcp, permit, url, deadline).await?;
+            let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
+            let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
+            self.pool.put(origin, connection);
+            Ok(posted)
+        };
+        // The futures are boxed, because they take thousands of bytes, and most attempts find an open connection.
+        turn.exchange(Box::pin(exchange)).await
     }
 
-    async fn open(&self, tenant: &TenantId, url: &Url, deadline: Instant) -> Result<Connection, NoResponse> {
+    async fn turn(&self, tenant: &TenantId, origin: &str, deadline: Instant) -> Result<Turn, NoResponse> {
+        within(deadline, "The receiver accepted connections too slowly", self.turns.take(tenant, origin)).await
+    }
+
+    /// Connects to the host of `url`.
+    async fn dial(
+        &self,
+        tenant: &TenantId,
+        url: &Url,
+        deadline: Instant,
+    ) -> Result<(Box<dyn Stream>, Option<OwnedSemaphorePermit>), NoResponse> {
         let no_host = NoResponse::because(Failure::Protocol, "The URL has no host");
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(no_host)?;
         let mut permit = self.pool.reserve();
@@ -195,13 +230,25 @@ impl Client {
         let tcp = within(deadline, "The name servers did not respond", self.dialer.dial(tenant, &host, port)).await??;
         // The connection needs only one of the sockets reserved for the dial.
         drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
+        Ok((tcp, permit))
+    }
+
+    /// Opens an HTTP connection, over TLS for an `https` URL.
+    async fn open(
+        &self,
+        tcp: Box<dyn Stream>,
+        permit: Option<OwnedSemaphorePermit>,
+        url: &Url,
+        deadline: Instant,
+    ) -> Result<Connection, NoResponse> {
         let wire = Meter::new();
         let tcp = Metered::new(tcp, Arc::clone(&wire));
         if url.scheme() == "http" {
             return Ok(Connection::over(tcp, wire, permit).await?);
         }
         let no_name = NoResponse::because(Failure::Tls, "The host name cannot be in a certificate");
-        let handshake = tls::noting(self.tls.connect(server_name(host).ok_or(no_name)?, tcp));
+        let name = url.host().and_then(server_name).ok_or(no_name)?;
+        let handshake = tls::noting(self.tls.connect(name, tcp));
         let (tls, asked) = within(deadline, "The TLS handshake did not finish in time", handshake).await?;
         let tls = tls.map_err(|error| no_handshake(&error, asked))?;
         Ok(Connection::over(Metered::new(tls, Meter::new()), wire, permit).await?)

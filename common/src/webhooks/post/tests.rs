@@ -28,20 +28,28 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A client for two concurrent attempts, which may dial 127.0.0.1 but no other loopback address.
 fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
+    client_for(2, lookup, roots)
+}
+
+fn client_for(attempts: usize, lookup: Lookup, roots: rustls::RootCertStore) -> Client {
     let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
     Client::new(
         policy,
         Duration::from_secs(2),
-        2,
+        attempts,
         tls(roots).expect("versions"),
         Network { lookup, ..Network::system() },
     )
 }
 
+/// Resolves every name to 127.0.0.1.
+fn here() -> Lookup {
+    Arc::new(|_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) })
+}
+
 /// A client that resolves every name to 127.0.0.1.
 fn client_trusting(roots: rustls::RootCertStore) -> Client {
-    let here = |_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) };
-    client_with(Arc::new(here), roots)
+    client_with(here(), roots)
 }
 
 /// A client that resolves every name to 127.0.0.1 and trusts no certificate.
@@ -62,10 +70,13 @@ fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize
 }
 
 async fn try_to_post(client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
+    post_for(&TenantId::generate(), client, url).await
+}
+
+async fn post_for(tenant: &TenantId, client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
     let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
     let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
     let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-    let tenant = &TenantId::generate();
     client.post(Post { tenant, target, id, event, event_at, trace: None, body: &body }, Timestamp::now()).await
 }
 
@@ -181,6 +192,17 @@ async fn why(client: &Client, url: &str) -> (&'static str, String) {
     let posted = try_to_post(client, url).await.expect("there are descriptors");
     let Outcome::Failed(failure) = posted.outcome else { return ("delivered", String::new()) };
     (failure.reason(), posted.detail.map(|detail| detail.as_str().to_owned()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_burst_to_a_receiver_shares_the_connections_that_it_has_opened() {
+    const POSTS: usize = 200;
+    let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![OK]; POSTS]]).await;
+    let client = client_for(POSTS, here(), rustls::RootCertStore::empty());
+    let (tenant, url) = (TenantId::generate(), format!("http://receiver.example:{port}/"));
+    let posts = futures::future::join_all((0..POSTS).map(|_| post_for(&tenant, &client, &url))).await;
+    assert!(posts.into_iter().all(|post| post.expect("there are descriptors").outcome == Outcome::Delivered(200)));
+    assert!(connections.all() < POSTS, "{} connections", connections.all());
 }
 
 #[tokio::test]
