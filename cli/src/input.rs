@@ -6,12 +6,15 @@ use std::{
 };
 
 use api::Secret;
+use text::is_visible;
 use zeroize::Zeroizing;
 
 use crate::{browser::has_person, failure::Failure};
 
 /// The maximum length of a secret, in bytes.
 const LONGEST: u64 = 4096;
+/// The minimum number of visible characters in a signing secret. The API accepts shorter ones from programs.
+const FEWEST: usize = 16;
 
 /// Reads a line with a secret from standard input or, without echo, from a terminal. Empty if there is no line.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
@@ -29,11 +32,19 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     let given = env::var("FANFARE_SIGNING_SECRET").ok().filter(|secret| !secret.is_empty()).map(Zeroizing::new);
     let text = given.map_or_else(|| hidden_line("Signing secret: "), Ok)?;
     let secret = text.trim_end_matches(['\r', '\n']);
-    match secret.is_empty() {
-        true => Err(Failure::local("The signing secret is missing.")
-            .hint("Pipe it into this command, or set FANFARE_SIGNING_SECRET.")),
-        false => Ok(secret.into()),
+    if secret.is_empty() {
+        return Err(Failure::local("The signing secret is missing.")
+            .hint("Pipe it into this command, or set FANFARE_SIGNING_SECRET."));
     }
+    let is_padded = !secret.starts_with(is_visible) || !secret.ends_with(is_visible);
+    if is_padded || secret.trim_start_matches("whsec_").chars().filter(|c| is_visible(*c)).count() < FEWEST {
+        let hint = "Leave out --secret, and a random secret is generated.";
+        let needs = format!(
+            "The signing secret needs {FEWEST} visible characters, not counting whsec_, without white space around them."
+        );
+        return Err(Failure::local(needs).hint(hint));
+    }
+    Ok(secret.into())
 }
 
 /// Checks that a destructive command is confirmed, or that the user can be asked.

@@ -129,6 +129,11 @@ async fn secrets_and_headers_are_set_per_endpoint_and_hidden() {
     assert_eq!((second.path.as_str(), second.header("authorization")), ("/new", ""));
     let missing = machine.run(&["endpoints", "create", &url, "--secret"]).await;
     assert!(missing.code == 1 && missing.err.contains("The signing secret is missing."), "{missing:?}");
+    for weak in ["fifteen-letters", "whsec_123456789012345", " correct-horse-battery"] {
+        let refused =
+            machine.run_in(&[("FANFARE_SIGNING_SECRET", weak)], &["endpoints", "create", &url, "--secret"]).await;
+        assert!(refused.code == 1 && refused.err.contains("needs 16 visible characters"), "{refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

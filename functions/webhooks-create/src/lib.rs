@@ -96,7 +96,7 @@ impl Input {
         );
         let signing_secret = fields
             .about("Your own secret for signing events. By default, the service generates a secret and returns it.")
-            .optional_text(Create::NAMES.signing_secret, SigningSecret::parse_chosen);
+            .optional_text(Create::NAMES.signing_secret, SigningSecret::parse);
         let headers = fields
             .about(
                 "Headers to send with each attempt, such as an `authorization` header that your receiver requires. By \
@@ -166,7 +166,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answe
         let output = Created {
             success: true,
             webhook_endpoint_id: endpoint.id.into(),
-            message: "Webhook endpoint created".to_owned(),
+            message: endpoint.signing_secret.remark("Webhook endpoint created"),
             signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().into()),
         };
         let marker = once.marker(&output)?;

@@ -70,7 +70,7 @@ impl Input {
                 "The new secret. For one day, events are also signed with the previous secret, so you have time to \
                  update your receiver.",
             )
-            .optional_text(Update::NAMES.signing_secret, SigningSecret::parse_chosen);
+            .optional_text(Update::NAMES.signing_secret, SigningSecret::parse);
         let headers = fields
             .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
@@ -110,7 +110,8 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
-    let tenant = &call.caller.organization;
+    let (tenant, done) = (&call.caller.organization, "Webhook endpoint updated");
+    let message = input.change.signing_secret.as_ref().map_or_else(|| done.to_owned(), |secret| secret.remark(done));
     app.endpoints.update(tenant, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
-    Ok(Done::new("Webhook endpoint updated"))
+    Ok(Done::new(&message))
 }

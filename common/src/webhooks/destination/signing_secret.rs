@@ -20,17 +20,54 @@ use crate::{
 /// Marks a string as a webhook secret. The prefix is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// The minimum number of visible characters in a secret that a tenant chooses. 16 random letters and digits have 95
-/// bits of entropy.
-const FEWEST_CHOSEN: usize = 16;
+/// The minimum number of visible characters in a secret that a person types. 16 random letters and digits have 95 bits
+/// of entropy.
+const FEWEST_TYPED: usize = 16;
 
 /// A signing secret of 1 to 256 characters, not blank. Its UTF-8 bytes are one HMAC key; the bytes that Standard
 /// Webhooks libraries decode from it can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
+/// A property of a secret that makes it unsafe or impractical. Programs may choose such a secret, people may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It begins or ends with white space or an invisible character, as pasted text often does. The receiver's copy is
+    /// then a different key, and no library can decode it as base64.
+    Padded,
+    /// It decodes to an empty key. Some libraries accept an empty key, and anyone can sign with it.
+    EmptyKey,
+    /// It has fewer than 16 visible characters after the prefix. Anyone who sees one delivery can try short secrets
+    /// until one gives the same signature.
+    Short,
+}
+
+impl Flaw {
+    fn problem(self) -> Problem {
+        match self {
+            Self::Padded => Problem::format("Must not begin or end with white space or invisible characters"),
+            Self::EmptyKey => Problem::format("Must not decode to an empty key"),
+            Self::Short => {
+                let message = format!("Must have at least {FEWEST_TYPED} visible characters, not counting {PREFIX}");
+                Problem { code: IssueCode::TooSmall, message }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Flaw {
+    /// Writes the predicate of a sentence about the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Padded => f.write_str("begins or ends with white space or an invisible character"),
+            Self::EmptyKey => f.write_str("decodes to an empty key, which anyone can sign with"),
+            Self::Short => write!(f, "has fewer than {FEWEST_TYPED} visible characters, so it can be guessed"),
+        }
+    }
+}
+
 impl SigningSecret {
-    /// Validates a secret that was stored or is part of a job event.
+    /// Validates a secret.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -39,29 +76,27 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a tenant chooses for an endpoint, with three additional rules:
-    ///
-    /// - It has 16 visible characters after the prefix, because anyone who sees one delivery can try short secrets
-    ///   until one gives the same signature.
-    /// - It begins and ends with a visible character. Pasted text often has white space around it. The receiver's copy
-    ///   would then be a different key, and no library could decode it as base64.
-    /// - It does not decode to an empty key. Some libraries accept an empty key, and anyone can sign with it.
-    ///
-    /// These rules do not apply to a secret that was stored or is part of a job event, so no delivery is lost.
-    pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
+    /// Validates a secret that a person types, which must not have a [`Flaw`].
+    pub fn parse_typed(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
-        let mut problems = Vec::new();
-        if !text.starts_with(is_visible) || !text.ends_with(is_visible) {
-            problems.push(Problem::format("Must not begin or end with white space or invisible characters"));
-        }
-        let own = text.strip_prefix(PREFIX).unwrap_or(text);
-        if secret.is_empty_key() {
-            problems.push(Problem::format("Must not decode to an empty key"));
-        } else if own.chars().filter(|c| is_visible(*c)).count() < FEWEST_CHOSEN {
-            let message = format!("Must have at least {FEWEST_CHOSEN} visible characters, not counting {PREFIX}");
-            problems.push(Problem { code: IssueCode::TooSmall, message });
-        }
+        let problems: Vec<_> = secret.flaws().map(Flaw::problem).collect();
         if problems.is_empty() { Ok(secret) } else { Err(problems) }
+    }
+
+    /// The flaws of the secret.
+    pub fn flaws(&self) -> impl Iterator<Item = Flaw> + use<> {
+        let text = self.0.as_str();
+        let is_padded = !text.starts_with(is_visible) || !text.ends_with(is_visible);
+        let own = text.strip_prefix(PREFIX).unwrap_or(text);
+        let is_short = own.chars().filter(|c| is_visible(*c)).count() < FEWEST_TYPED;
+        let weak = if self.is_empty_key() { Some(Flaw::EmptyKey) } else { is_short.then_some(Flaw::Short) };
+        is_padded.then_some(Flaw::Padded).into_iter().chain(weak)
+    }
+
+    /// Adds the secret's flaws to the message about a change.
+    pub fn remark(&self, done: &str) -> String {
+        let flaws: Vec<_> = self.flaws().map(|flaw| flaw.to_string()).collect();
+        if flaws.is_empty() { done.to_owned() } else { format!("{done}. The secret {}", flaws.join(", and ")) }
     }
 
     /// Whether base64 decoders decode the secret to an empty key. Without the prefix, the secret may not be meant as
@@ -169,7 +204,7 @@ mod tests {
         /// or the secret's bytes.
         #[test]
         fn the_form_for_libraries_is_base64_of_a_key_that_signs(text in "(whsec_)?[a-zA-Z0-9+/=ß ]{1,40}") {
-            let Ok(secret) = SigningSecret::parse_chosen(&text) else { return Ok(()) };
+            let Ok(secret) = SigningSecret::parse_typed(&text) else { return Ok(()) };
             let form = secret.for_libraries();
             let key = STANDARD.decode(form.strip_prefix(PREFIX).expect("the prefix")).expect("base64");
             prop_assert!(!key.is_empty());
@@ -190,7 +225,7 @@ mod tests {
     /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or rejects them: nothing after the prefix, a
     /// single symbol, and non-ASCII characters.
     #[test]
-    fn a_chosen_secret_does_not_decode_to_an_empty_key() {
+    fn a_typed_secret_does_not_decode_to_an_empty_key() {
         for nothing in [
             "whsec_",
             "whsec_=",
@@ -205,15 +240,15 @@ mod tests {
             "!!!!",
             "_",
         ] {
-            let problems = SigningSecret::parse_chosen(nothing).expect_err(nothing);
+            let problems = SigningSecret::parse_typed(nothing).expect_err(nothing);
             assert!(problems.contains(&Problem::format("Must not decode to an empty key")), "{nothing:?}");
             assert!(SigningSecret::parse(nothing).is_ok(), "it may be stored: {nothing:?}");
         }
-        assert_eq!(SigningSecret::parse_chosen(" ").expect_err("blank").len(), 1);
+        assert_eq!(SigningSecret::parse_typed(" ").expect_err("blank").len(), 1);
     }
 
     #[test]
-    fn a_chosen_secret_has_16_visible_characters() {
+    fn a_typed_secret_has_16_visible_characters() {
         let visible = "Must have at least 16 visible characters, not counting whsec_";
         for short in [
             "s",
@@ -225,7 +260,7 @@ mod tests {
             "a\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}z",
             "p\u{e4}ssword",
         ] {
-            let problems = SigningSecret::parse_chosen(short).expect_err(short);
+            let problems = SigningSecret::parse_typed(short).expect_err(short);
             assert_eq!(problems, [Problem { code: IssueCode::TooSmall, message: visible.to_owned() }], "{short:?}");
             assert!(SigningSecret::parse(short).is_ok(), "it may be stored: {short:?}");
         }
@@ -237,21 +272,31 @@ mod tests {
             "ein gro\u{df}es Gl\u{fc}ck, sag ich",
             "\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}",
         ] {
-            assert_eq!(SigningSecret::parse_chosen(good).expect(good).reveal(), good);
+            assert_eq!(SigningSecret::parse_typed(good).expect(good).reveal(), good);
         }
     }
 
     #[test]
-    fn white_space_around_a_chosen_secret_is_refused_by_name() {
+    fn white_space_around_a_typed_secret_is_refused_by_name() {
         for around in [" ", "\n", "\r\n", "\t", "\u{a0}", "\u{3000}", "\u{feff}", "\u{200b}", "\u{0}", "\u{2028}"] {
             for text in [format!("{around}correct-horse-battery"), format!("correct-horse-battery{around}")] {
-                let problems = SigningSecret::parse_chosen(&text).expect_err("white space");
+                let problems = SigningSecret::parse_typed(&text).expect_err("white space");
                 let refused = Problem::format("Must not begin or end with white space or invisible characters");
                 assert_eq!(problems, [refused], "{text:?}");
                 assert!(SigningSecret::parse(&text).is_ok(), "it may be stored: {text:?}");
             }
         }
-        assert_eq!(SigningSecret::parse_chosen(" short").expect_err("two rules").len(), 2);
+        assert_eq!(SigningSecret::parse_typed(" short").expect_err("two rules").len(), 2);
+    }
+
+    #[test]
+    fn the_message_about_a_change_names_the_flaws() {
+        let remark = |text| SigningSecret::parse(text).expect("a secret").remark("Saved");
+        assert_eq!(remark("correct-horse-battery"), "Saved");
+        assert_eq!(remark("s"), "Saved. The secret has fewer than 16 visible characters, so it can be guessed");
+        let both = "Saved. The secret begins or ends with white space or an invisible character, and decodes to an \
+                    empty key, which anyone can sign with";
+        assert_eq!(remark("whsec_ "), both);
     }
 
     fn decoded(text: &str) -> Option<Vec<u8>> {

@@ -21,11 +21,12 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DestinationId, Shard},
+        destination::{Flaw, SigningSecret},
         event::{EventFilter, WorkflowFilter},
     },
 };
 
-/// An endpoint, as shown to its tenant. The secret and the header values are not read.
+/// An endpoint, as shown to its tenant. It contains neither the secret nor the header values.
 #[derive(Debug)]
 pub struct EndpointView {
     /// The endpoint's id. Ids sort by creation time.
@@ -54,6 +55,8 @@ pub struct EndpointView {
     pub updated_at: Timestamp,
     /// When the service stops signing with the previous secret. May be in the past.
     pub previous_secret_expires_at: Option<Timestamp>,
+    /// The flaws of the secret.
+    pub secret_flaws: Vec<Flaw>,
     /// When deliveries started to fail. None has succeeded since.
     pub failing_since: Option<Timestamp>,
     /// The latest failed attempt, accurate to within a minute.
@@ -73,10 +76,10 @@ pub struct EndpointView {
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 26] = [
+const VIEW: [Attribute; 27] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
-    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
+    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE, SIGNING_SECRET,
 ];
 
 impl Endpoints {
@@ -119,6 +122,7 @@ impl EndpointView {
             previous_secret_expires_at: record
                 .optional_number(PREVIOUS_SECRET_EXPIRES_AT)
                 .map(Timestamp::from_millisecond),
+            secret_flaws: record.checked(SIGNING_SECRET, SigningSecret::parse)?.flaws().collect(),
             failing_since: health.failing_since,
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,

@@ -168,8 +168,8 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let secret = match (form.get("own"), form.get("secret")) {
         // If a form was kept while the user signed in, it no longer contains the secret.
         ("", "") => SigningSecret::generate(),
-        ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_chosen))?,
-        _ => form.read(|fields| fields.text("own", SigningSecret::parse_chosen))?,
+        ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_typed))?,
+        _ => form.read(|fields| fields.text("own", SigningSecret::parse_typed))?,
     };
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());

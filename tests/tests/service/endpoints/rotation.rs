@@ -178,7 +178,8 @@ async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     for old in ["five5", " pasted-2 "] {
         let id = world.endpoint(&tenant, &receiver.url("/"), old).await;
         let again = json!({"id": id, "signing_secret": old});
-        assert_eq!(world.rpc(&tenant.key, "webhooks/update", again).await.issues()[0].0, "signing_secret", "{old:?}");
+        let message = world.rpc(&tenant.key, "webhooks/update", again).await.ok()["message"].clone();
+        assert!(message.as_str().is_some_and(|message| message.contains("can be guessed")), "{message}");
         update(&world, &tenant, &id, json!({"description": "still there"})).await;
         assert!(is_signed_with(&deliver(&world, &tenant, &receiver).await, old), "{old:?}");
         rotate(&world, &tenant, &id, SECRETS[1]).await;
