@@ -193,7 +193,7 @@ async fn log_deliveries(world: &World, tenant: &str, endpoint: &str) {
         let attempt = Attempt::new(at, 12, Outcome::Delivered(200), None, Trigger::Event);
         let made = AttemptResult::Made(attempt, Outcome::Delivered(200));
         let delivery = Delivery::first(&event, &destination, 1).after(&made, &[], || 0.0, at);
-        ((), log.delivered_row(&tenant, &delivery, &Payload { destination, body: event.body, trace: None }, now))
+        ((), log.delivered_row(&tenant, &delivery, &Payload { destination, body: event.body.into(), trace: None }, now))
     });
     assert!(log.put(rows.collect()).await.is_empty(), "all are written");
 }

@@ -2,7 +2,6 @@
 //! for `docs/performance.md`.
 
 use std::{
-    collections::HashMap,
     fs::File,
     path::PathBuf,
     sync::LazyLock,
@@ -120,8 +119,6 @@ impl Way {
 /// The cost, by service.
 const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes to the delivery log", "logs"];
 
-type Item = HashMap<String, AttributeValue>;
-
 /// A process of the delivery function whose calls are all measured.
 struct Process<'a> {
     world: &'a World,
@@ -180,21 +177,25 @@ impl<'a> Process<'a> {
 
     /// Invokes the function with the drain of each tenant, whose newest delivery has become too old.
     async fn expire(&mut self, records: usize) -> Invocation {
-        let ago = |seconds: i64| json!(common::timestamp::Timestamp::now().as_millisecond() - 1000 * seconds);
+        let now = common::timestamp::Timestamp::now().as_millisecond();
+        let at = |seconds: i64| now - 1000 * seconds;
+        let ago = |seconds| AttributeValue::N(at(seconds).to_string());
         let mut messages = Vec::new();
         for (tenant, endpoint) in self.endpoints.iter().take(records) {
             let (delivery, ..) = newest(self.world, tenant, endpoint).await;
-            let is_it = |item: &Item| item.get("delivery") == Some(&AttributeValue::S(delivery.clone()));
-            self.world.set_where("deliveries", is_it, &json!({"fails_at": ago(1)})).await;
-            let own = |item: &Item, id: &str| {
-                item.get("tenant_id") == Some(&AttributeValue::S(tenant.clone()))
-                    && item.get("webhook_endpoint_id") == Some(&AttributeValue::S(id.to_owned()))
-            };
-            let gate = json!({"gate": format!("silent.{}.{}", ago(7200), ago(3600))});
-            self.world.set_where("webhook-endpoints", |item| own(item, endpoint), &gate).await;
-            let at = ago(1);
-            let expected = json!({"expected_at": at});
-            self.world.set_where("webhook-endpoints", |item| own(item, "#drain#silent"), &expected).await;
+            let destination = format!("{tenant}/{endpoint}.0");
+            set(
+                self.world,
+                "deliveries",
+                [("destination", &destination), ("delivery", &delivery)],
+                ("fails_at", ago(1)),
+            )
+            .await;
+            let keys = |id| [("tenant_id", tenant.as_str()), ("webhook_endpoint_id", id)];
+            let gate = AttributeValue::S(format!("silent.{}.{}", at(7200), at(3600)));
+            set(self.world, "webhook-endpoints", keys(endpoint), ("gate", gate)).await;
+            let at = at(1);
+            set(self.world, "webhook-endpoints", keys("#drain#silent"), ("expected_at", ago(1))).await;
             messages.push(json!({"tenant_id": tenant, "drain": "silent", "at": at}));
         }
         self.invoke("hanging-deliveries", messages).await
@@ -239,6 +240,15 @@ async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
         .expression_attribute_values(":now", AttributeValue::N(now.to_string()));
     update.send().await.expect("it is due");
     json!({"tenant_id": tenant, "delivery_id": format!("{endpoint}.0.{delivery}"), "attempt": attempts + 1})
+}
+
+/// Sets an attribute of the item with this key.
+async fn set(world: &World, table: &str, key: [(&str, &str); 2], (name, value): (&str, AttributeValue)) {
+    let update = world.stack.dynamodb_client().update_item().table_name(table);
+    let update =
+        key.into_iter().fold(update, |update, (name, text)| update.key(name, AttributeValue::S(text.to_owned())));
+    let update = update.update_expression("SET #name = :value").expression_attribute_names("#name", name);
+    update.expression_attribute_values(":value", value).send().await.expect("it is set");
 }
 
 /// The newest delivery to an endpoint: its key, its status, and the number of attempts so far.

@@ -2,7 +2,8 @@
 //! embedded tables to a receiver.
 
 use std::{
-    path::Path,
+    env,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -23,32 +24,65 @@ const SENDERS: usize = 8;
 /// The time limit for a run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.
+/// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500. If `BASELINE` is
+/// the path of another version's local runner, both versions run alternately and are compared.
 pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
-    let local = service::build();
-    let (mut rates, mut costs, mut failing, mut of_failures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (local, baseline) = (service::build(), env::var_os("BASELINE").map(PathBuf::from));
+    let (mut own, mut before, mut of_failures) = (Runs::default(), Runs::default(), Vec::new());
     for _ in 0..runs {
-        let (rate, cpu) = run(&local, "job.completed", events, StatusCode::OK).await;
-        rates.push(rate);
-        costs.push(cpu);
+        own.add(&local, events).await;
+        if let Some(baseline) = &baseline {
+            before.add(baseline, events).await;
+        }
         of_failures.push(run(&local, "job.failed", events, StatusCode::OK).await.0);
-        failing.push(run(&local, "job.completed", events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
     }
     let what = "deliveries of job.failed, of one workflow, against those of job.completed";
-    table.push(Row::ratio(what, "per s", median(of_failures), median(rates.clone())).at_least(0.8, 0.95));
-    let what = "whole local process, deliveries of 1 KB to one endpoint";
-    let rate = Row::alone(what, "per s", median(rates));
-    let cost = Row::alone("the same, CPU per 1,000", "s", median(costs));
-    let what = "the same, CPU per 1,000 first attempts that get a 500";
-    let failing = Row::alone(what, "s", median(failing));
+    table.push(Row::ratio(what, "per s", median(of_failures), median(own.rates.clone())).at_least(0.8, 0.95));
+    let rows = [
+        ("whole local process, deliveries of 1 KB to one endpoint", "per s", own.rates, before.rates),
+        ("the same, CPU per 1,000", "s", own.costs, before.costs),
+        ("the same, CPU per 1,000 first attempts that get a 500", "s", own.failing, before.failing),
+        ("the same, rate of first attempts that get a 500", "per s", own.failing_rates, before.failing_rates),
+    ];
     // In a quick run, neither the process nor the harness is optimized.
-    let rows = if effort.quick {
-        [rate, cost.at_most(2.5, 2.5), failing.at_most(10.0, 10.0)]
-    } else {
-        [rate.at_least(6000.0, 9000.0), cost.at_most(0.22, 0.16), failing.at_most(0.4, 0.3)]
-    };
-    rows.into_iter().for_each(|row| table.push(row));
+    let bounds = if effort.quick { [None, Some((2.5, 2.5)), Some((10.0, 10.0)), None] } else { BOUNDS };
+    for ((what, unit, own, before), bounds) in rows.into_iter().zip(bounds) {
+        if !before.is_empty() {
+            let row = Row::ratio(&format!("{what}, against BASELINE"), unit, median(own), median(before));
+            table.push(row);
+            continue;
+        }
+        let row = Row::alone(what, unit, median(own));
+        table.push(match bounds {
+            Some((least, aim)) if unit == "per s" => row.at_least(least, aim),
+            Some((most, aim)) => row.at_most(most, aim),
+            None => row,
+        });
+    }
+}
+
+/// The bounds and aims of the rows of a complete run.
+const BOUNDS: [Option<(f64, f64)>; 4] = [Some((6000.0, 9000.0)), Some((0.22, 0.16)), Some((0.4, 0.3)), None];
+
+/// The results of runs of one version.
+#[derive(Default)]
+struct Runs {
+    rates: Vec<f64>,
+    costs: Vec<f64>,
+    failing: Vec<f64>,
+    failing_rates: Vec<f64>,
+}
+
+impl Runs {
+    async fn add(&mut self, local: &Path, events: usize) {
+        let (rate, cpu) = run(local, "job.completed", events, StatusCode::OK).await;
+        let (failing_rate, failing) = run(local, "job.completed", events, StatusCode::INTERNAL_SERVER_ERROR).await;
+        self.rates.push(rate);
+        self.costs.push(cpu);
+        self.failing.push(failing);
+        self.failing_rates.push(failing_rate);
+    }
 }
 
 /// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, measured from the

@@ -94,6 +94,6 @@ impl Backlog {
         let outcome = Outcome::Failed(Failure::Status(500, None));
         let made = AttemptResult::Made(Attempt::new(at, 12, outcome, None, Trigger::Event), outcome);
         let delivery = Delivery::first(&event, &destination, 1).after(&made, schedule, || 0.0, at);
-        (tenant.clone(), delivery, Payload { destination, body: event.body, trace: None })
+        (tenant.clone(), delivery, Payload { destination, body: event.body.into(), trace: None })
     }
 }
