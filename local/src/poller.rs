@@ -18,6 +18,10 @@ const SHARE: usize = 2;
 /// The number of seconds that a receive call waits for the first message.
 const WAIT_SECONDS: i32 = 1;
 
+/// The maximum size of an invocation's event, and a record without its body.
+const MAX_EVENT_BYTES: usize = 6_000_000;
+const RECORD_BYTES: usize = 1_000;
+
 /// A queue and the function that processes its messages.
 pub(crate) struct Poller {
     pub(crate) mapping: Mapping,
@@ -87,8 +91,10 @@ impl Poller {
     /// If the function itself fails, no record is deleted, and all of them become visible again after the visibility
     /// timeout.
     async fn process_logged(&self, messages: &[Message]) {
-        if let Err(error) = self.process(messages).await {
-            tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");
+        for batch in batches(messages) {
+            if let Err(error) = self.process(batch).await {
+                tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");
+            }
         }
     }
 
@@ -131,6 +137,21 @@ impl Poller {
             Some(failed) => bail!("cannot delete: {failed:?}"),
         }
     }
+}
+
+/// Divides messages into the batches of invocations, whose events have at most 6 MB.
+fn batches(messages: &[Message]) -> impl Iterator<Item = &[Message]> {
+    let mut left = messages;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = left.iter().take_while(|message| {
+            bytes += message.body.as_deref().map_or(0, str::len) + RECORD_BYTES;
+            bytes <= MAX_EVENT_BYTES
+        });
+        let (batch, rest) = left.split_at_checked(fits.count().max(1))?;
+        left = rest;
+        Some(batch)
+    })
 }
 
 /// Returns the ids of the records that the function reports as failed. If one of these ids is unknown, the whole batch

@@ -132,23 +132,25 @@ impl Queues {
         }
     }
 
-    async fn create(&self, input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
+    async fn create(&self, mut input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
+        let max_size = limits::max_size(&mut input.attributes, is_fifo(&input.queue_name))?;
         let output = self.sqs.create_queue(input).await?;
         if let Some(queue_url) = &output.queue_url {
-            self.set_up(queue_url).await?;
+            self.set_up(queue_url, max_size).await?;
         }
         Ok(output)
     }
 
-    async fn set_attributes(&self, input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, Refusal> {
+    async fn set_attributes(&self, mut input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, Refusal> {
         let queue_url = input.queue_url.clone();
+        let max_size = limits::max_size(&mut input.attributes, is_fifo(&queue_url))?;
         let output = self.sqs.set_queue_attributes(input).await?;
-        self.set_up(&queue_url).await?;
+        self.set_up(&queue_url, max_size).await?;
         Ok(output)
     }
 
-    /// Applies the attributes of a queue to its messages.
-    async fn set_up(&self, queue_url: &str) -> Result<(), Refusal> {
+    /// Applies the attributes of a queue to its messages, and the maximum size if there is a new one.
+    async fn set_up(&self, queue_url: &str, max_size: Option<usize>) -> Result<(), Refusal> {
         if is_fifo(queue_url) {
             return Ok(());
         }
@@ -156,7 +158,7 @@ impl Queues {
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
         let mut attributes = self.sqs.get_queue_attributes(input).await?.attributes;
         let arn = attributes.remove("QueueArn").unwrap_or_default();
-        self.messages.set_up(queue_name(queue_url), &arn, QueueAttributes::from_map(&attributes, false)?);
+        self.messages.set_up(queue_name(queue_url), &arn, QueueAttributes::from_map(&attributes, false)?, max_size);
         Ok(())
     }
 
@@ -338,6 +340,7 @@ impl Queues {
     async fn attributes(&self, input: GetQueueAttributesInput) -> Result<GetQueueAttributesOutput, Refusal> {
         let none_wanted = input.attribute_names.is_empty();
         let counts = self.messages.counts(&input.queue_url);
+        let max_size = self.messages.max_size(&input.queue_url).ok();
         let mut output = self.sqs.get_queue_attributes(input).await?;
         if none_wanted {
             output.attributes.clear();
@@ -346,6 +349,10 @@ impl Queues {
             if let Some(value) = output.attributes.get_mut(*name) {
                 *value = count.to_string();
             }
+        }
+        // The embedded crate knows only the former limit.
+        if let Some((value, size)) = output.attributes.get_mut("MaximumMessageSize").zip(max_size) {
+            *value = size.to_string();
         }
         Ok(output)
     }

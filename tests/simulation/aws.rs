@@ -183,6 +183,9 @@ impl World {
         }
         match request.service {
             Service::DynamoDb => self.dynamodb(&request.operation, &request.body, fault),
+            Service::Sqs if request.operation == "ChangeMessageVisibilityBatch" => {
+                self.change_visibility(&request.body)
+            }
             Service::Sqs => self.send_batch(&request.body, fault),
             Service::Ses => self.mail(&request.body),
         }
@@ -342,6 +345,20 @@ impl World {
             }
         }
         (200, json!({"Successful": done, "Failed": failed}).to_string())
+    }
+
+    fn change_visibility(&self, body: &[u8]) -> Answer {
+        let request: Value = serde_json::from_slice(body).expect("JSON");
+        let queue = request["QueueUrl"].as_str().and_then(|url| url.rsplit('/').next()).expect("a queue");
+        let mut state = self.state();
+        state.sqs_requests += 1;
+        let queue = state.queues.get_mut(queue).expect("a queue");
+        for entry in request["Entries"].as_array().expect("entries") {
+            let receipt = entry["ReceiptHandle"].as_str().and_then(|text| text.parse().ok()).expect("a receipt");
+            let seconds = entry["VisibilityTimeout"].as_u64().expect("seconds");
+            queue.change_visibility(receipt, Instant::now() + Duration::from_secs(seconds));
+        }
+        (200, json!({"Successful": [], "Failed": []}).to_string())
     }
 
     fn mail(&self, body: &[u8]) -> Answer {

@@ -370,6 +370,7 @@ fn jobs(received: &[Received]) -> Vec<String> {
 fn record(queue: &str, message: &Received) -> SqsMessage {
     let mut record = SqsMessage::default();
     record.message_id = Some(message.id.clone());
+    record.receipt_handle = Some(message.receipt.to_string());
     record.body = Some(message.body.clone());
     record.event_source_arn = Some(format!("arn:aws:sqs:eu-central-1:123456789012:{queue}"));
     let attributes =

@@ -136,6 +136,12 @@ impl Queue {
         self.messages.retain(|message| message.receipt == 0 || !receipts.contains(&message.receipt));
     }
 
+    /// Changes when a received message becomes visible again. An outdated receipt has no effect.
+    pub(crate) fn change_visibility(&mut self, receipt: u64, visible_at: Instant) {
+        let received = self.messages.iter_mut().filter(|message| message.receipt == receipt);
+        received.for_each(|message| message.visible_at = visible_at);
+    }
+
     /// When the next message can be received; `None` if there is none.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.messages.iter().map(|message| message.visible_at).min()

@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{BatchStatementRequest, DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
+    types::{AttributeValue, BatchStatementRequest, DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
@@ -19,6 +19,9 @@ use crate::{
 
 /// The number of items that `BatchWriteItem` accepts.
 pub(crate) const WRITES: usize = 25;
+/// A batch with more than this is written in parts, so that each call ends in time even on a slow connection.
+/// `BatchWriteItem` accepts 16 MB.
+const WRITTEN_BYTES: usize = 1 << 20;
 /// The number of items that `BatchGetItem` accepts.
 const READS: usize = 100;
 /// The maximum number of concurrent calls per caller.
@@ -92,7 +95,7 @@ pub(crate) fn write_all<L>(
     doing: &'static str,
     is_of: impl Fn(&L, &WriteRequest) -> bool + Copy,
 ) -> impl Stream<Item = Result<(), Left<L>>> {
-    let calls = batches(writes, WRITES).map(move |batch| async move {
+    let calls = by_size(writes).into_iter().map(move |batch| async move {
         let (mut left, mut requests): (Vec<L>, Vec<_>) = batch.into_iter().unzip();
         for round in 0..ROUNDS {
             let call = dynamodb.batch_write_item().request_items(table, requests);
@@ -189,6 +192,34 @@ fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttribute
 /// round.
 async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+}
+
+/// Divides writes into batches of at most [`WRITES`] items and, with more than one item, [`WRITTEN_BYTES`].
+fn by_size<L>(writes: Vec<(L, WriteRequest)>) -> Vec<Vec<(L, WriteRequest)>> {
+    let (mut batches, mut left) = (Vec::new(), 0_usize);
+    for (label, write) in writes {
+        let bytes = write.put_request.as_ref().map_or(0, |put| put.item.values().map(value_bytes).sum());
+        match batches.last_mut() {
+            Some(batch) if Vec::len(batch) < WRITES && bytes <= left => {
+                batch.push((label, write));
+                left -= bytes;
+            }
+            _ => {
+                batches.push(vec![(label, write)]);
+                left = WRITTEN_BYTES.saturating_sub(bytes);
+            }
+        }
+    }
+    batches
+}
+
+/// The size of a text or of bytes. Other values are small.
+fn value_bytes(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        _ => 0,
+    }
 }
 
 /// Divides items into batches of `size`.

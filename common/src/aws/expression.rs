@@ -366,6 +366,19 @@ pub(crate) async fn delete_if(
     Ok(unless_refused(Box::pin(delete.send()).await, doing)?.is_some())
 }
 
+/// Deletes an item, and returns it, or `None` if the condition was not met.
+pub(crate) async fn take_if(
+    dynamodb: &Client,
+    table: &str,
+    key: Item,
+    condition: Condition,
+    doing: &'static str,
+) -> Result<Option<Item>> {
+    let delete = dynamodb.delete_item().table_name(table).set_key(Some(key)).return_values(ReturnValue::AllOld);
+    let taken = unless_refused(Box::pin(conditional!(delete, condition).send()).await, doing)?;
+    Ok(taken.and_then(|taken| taken.attributes))
+}
+
 /// Writes an item, and returns whether the condition was met.
 pub(crate) async fn put_if(
     dynamodb: &Client,

@@ -24,7 +24,7 @@ pub use self::{
     due::{Drain, DueAttempt, MAX_DELAY},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
-    payload::{Destination, Payload},
+    payload::{Body, Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name, parse_outcome},
     receiver::{Origin, Parked, Receiver},

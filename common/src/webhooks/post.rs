@@ -172,7 +172,10 @@ impl Client {
     async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<Posted, NoResponse> {
         const SILENT: &str = "The receiver accepted the connection but did not respond";
         let url = post.target.url.url();
-        let (origin, read) = (post.target.url.origin(), Read { url, headers: post.target.headers, now, deadline });
+        let (origin, read) = (
+            post.target.url.origin(),
+            Read { url, headers: post.target.headers, bytes: post.body.len(), now, deadline },
+        );
         let (idle, turn) = match self.pool.take(origin) {
             Some(idle) => (Some(idle), None),
             None => {

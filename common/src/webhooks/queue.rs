@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
+use aws_sdk_sqs::{
+    Client,
+    types::{ChangeMessageVisibilityBatchRequestEntry, SendMessageBatchRequestEntry},
+};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +26,11 @@ use crate::{
 const BATCH: usize = 10;
 /// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
+
+/// The time until a message that could not be handled is received again: this long at first, twice as long after each
+/// further receive. From the seventh receive on, the queue's visibility timeout of three minutes applies.
+const FIRST_RETRY_SECONDS: i32 = 5;
+const EARLY_RETRIES: u32 = 6;
 
 /// The JSON of a message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
@@ -77,6 +85,15 @@ crate::from_env! {
     pub struct SharedQueue {
         sqs: Client,
         url: String = "DELIVERIES_QUEUE_URL",
+    }
+}
+
+crate::from_env! {
+    /// Changes when messages are received again.
+    pub struct Retries {
+        sqs: Client,
+        events: String = "JOB_EVENTS_QUEUE_URL",
+        due: String = "DELIVERIES_QUEUE_URL",
     }
 }
 
@@ -140,8 +157,7 @@ impl Queues {
 
     /// Whether the queue with this ARN is one of these.
     pub fn has_arn(&self, arn: &str) -> bool {
-        let name = arn.rsplit(':').next();
-        [&self.due, &self.late, &self.silent].into_iter().any(|url| url.rsplit('/').next() == name)
+        [&self.due, &self.late, &self.silent].into_iter().any(|url| is_url_of(url, arn))
     }
 
     /// Sends messages about attempts. Each message arrives when its attempt is due, or after SQS's maximum delay if
@@ -157,6 +173,26 @@ impl Queues {
             Drain::Silent => &self.silent,
         };
         send(&self.sqs, url, &[(Message::Drain(drain), at)], now).await.into_iter().collect()
+    }
+}
+
+impl Retries {
+    /// Shortens the time until messages from the queue with this ARN are received again, because they could not be
+    /// handled. `received` contains the receipt handle of each and the number of times that it has been received. The
+    /// messages of drains keep their time, because a round may be running.
+    pub async fn soon(&self, arn: &str, received: &[(&str, u32)]) {
+        let Some(url) = [&self.events, &self.due].into_iter().find(|url| is_url_of(url, arn)) else { return };
+        let entries = received.iter().enumerate().filter_map(|(index, (handle, receives))| {
+            let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(index.to_string());
+            entry.receipt_handle(*handle).visibility_timeout(retry_after(*receives)?).build().ok()
+        });
+        for batch in entries.collect::<Vec<_>>().chunks(BATCH) {
+            let call = self.sqs.change_message_visibility_batch().queue_url(url).set_entries(Some(batch.to_vec()));
+            // After a failure, the messages are received again when the visibility timeout ends.
+            if let Err(error) = Box::pin(call.send()).await.map_err(failure("shortening the wait of messages")) {
+                crate::log!("messages.unsent", ?error);
+            }
+        }
     }
 }
 
@@ -216,6 +252,15 @@ async fn try_send(
     Ok(())
 }
 
+fn is_url_of(url: &str, arn: &str) -> bool {
+    url.rsplit('/').next() == arn.rsplit(':').next()
+}
+
+/// The seconds until a message that has been received this often is received again; `None` for the visibility timeout.
+fn retry_after(receives: u32) -> Option<i32> {
+    (1..=EARLY_RETRIES).contains(&receives).then(|| FIRST_RETRY_SECONDS << (receives - 1))
+}
+
 /// The delay for SQS, rounded up to whole seconds.
 fn delay(at: Timestamp, now: Timestamp) -> i32 {
     let wait = at.since(now).min(MAX_DELAY);
@@ -235,6 +280,12 @@ mod tests {
         assert_eq!(delay_in(1), 1);
         assert_eq!(delay_in(5_000), 5);
         assert_eq!(delay_in(86_400_000), 900);
+    }
+
+    #[test]
+    fn an_unhandled_message_returns_soon_and_then_less_often() {
+        let seconds = [0, 1, 2, 3, 6, 7, 100].map(retry_after);
+        assert_eq!(seconds, [None, Some(5), Some(10), Some(20), Some(160), None, None]);
     }
 
     #[test]

@@ -55,8 +55,9 @@ fn route() -> Route<App> {
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. If any of the job's deliveries is pending, nothing is erased. If one is resent during the \
-             call, other deliveries may be erased before the call is rejected. A call can safely be repeated. If the \
-             queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
+             call, other deliveries may be erased before the call is rejected. A call can safely be repeated. The \
+             deliveries of an event to several endpoints can share a payload: it is removed from the table with the last \
+             of them, and for a minute after it was stored, they count as pending. If the queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
              that was erased in that minute. The response to a repeated attempt that ends after the call can stay in \
              the table until the delivery expires, but no route returns it.",
         )
@@ -117,7 +118,12 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Era
         What::Job(job, cursor) => app.of_job(tenant, job, cursor, now).await?,
     };
     let calls: Vec<_> = ids.iter().map(|id| app.log.erase(tenant, id, now)).collect();
-    stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+    let erased: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+    let sharing: Vec<_> = erased.into_iter().flatten().collect();
+    if !sharing.is_empty() {
+        let shards = app.endpoints.shards(tenant, None).await?;
+        app.log.erase_shared(tenant, &sharing, &shards).await?;
+    }
     let message = match ids.len() {
         1 => "1 delivery erased".to_owned(),
         erased => format!("{erased} deliveries erased"),

@@ -48,7 +48,7 @@ async fn handle(log: Arc<Log>, call: Call<TenantId>, input: Input) -> Result<Fou
     let mut attempts = log.earlier_attempts(&call.caller, &delivery).await?;
     // Even a delivery that failed without an attempt has a `last_attempt`, which contains the reason.
     attempts.extend(delivery.last_attempt.clone().filter(|_| delivery.attempts > 0));
-    let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();
+    let payload = payload.map(|payload| String::from_utf8(payload.body.to_vec())).transpose();
     Ok(Found {
         delivery: delivery.into(),
         payload: payload.map_err(Error::internal("reading a payload"))?,

@@ -24,9 +24,10 @@ pub(crate) struct Batch {
     pub(crate) tally: Tally,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
-    /// Send ended and parked attempts to the ledger.
+    /// Send results to the ledger, as [`Inbox`] divides them.
     ended: UnboundedSender<Ended>,
     parked: UnboundedSender<Ended>,
+    heavy: UnboundedSender<Ended>,
 }
 
 impl Batch {
@@ -34,6 +35,7 @@ impl Batch {
     pub(crate) fn new(records: &[SqsMessage], queues: &Queues, last_start: Instant) -> (Self, Inbox) {
         let (ended, ended_inbox) = unbounded_channel();
         let (parked, parked_inbox) = unbounded_channel();
+        let (heavy, heavy_inbox) = unbounded_channel();
         let arn = records.first().and_then(|record| record.event_source_arn.as_deref());
         let batch = Self {
             has_events: !arn.is_some_and(|arn| queues.has_arn(arn)),
@@ -42,8 +44,9 @@ impl Batch {
             failed: Mutex::default(),
             ended,
             parked,
+            heavy,
         };
-        (batch, Inbox { ended: ended_inbox, parked: parked_inbox })
+        (batch, Inbox { ended: ended_inbox, parked: parked_inbox, heavy: heavy_inbox })
     }
 
     /// Keeps the event of a failed job, to be recorded after the attempts.
@@ -61,7 +64,11 @@ impl Batch {
 
     /// Passes an ended or parked attempt on to the ledger.
     pub(crate) fn finish(&self, ended: Ended) {
-        let inbox = if matches!(ended.result, AttemptResult::Parked) { &self.parked } else { &self.ended };
+        let inbox = match &ended.result {
+            _ if ended.is_heavy() => &self.heavy,
+            AttemptResult::Parked => &self.parked,
+            _ => &self.ended,
+        };
         // The ledger listens until all attempts have ended.
         inbox.send(ended).ok();
     }

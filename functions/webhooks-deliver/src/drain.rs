@@ -42,7 +42,7 @@ use tokio::{
 use crate::{
     attempt::{Made, Sender},
     batch::Batch,
-    ledger::Ledger,
+    ledger::{Ledger, Room},
     outgoing::Due,
     places::Place,
     record::{EARLY, Record, Undone},
@@ -215,7 +215,7 @@ fn next_width(width: usize, made: &Made) -> usize {
 
 /// A parked attempt that was read.
 enum Looked {
-    Due(Box<Due>),
+    Due(Box<Due>, Room),
     /// Its delivery ends without an attempt.
     Ended(oneshot::Receiver<bool>),
     /// Its row was left over.
@@ -312,15 +312,15 @@ impl Round<'_> {
                     None => (is_over, result) = (true, Err(Error::Busy)),
                 },
                 Some(looked) = looks.next() => match looked {
-                    Ok(Looked::Due(due)) => ready.push_back(due),
+                    Ok(Looked::Due(due, room)) => ready.push_back((due, room)),
                     Ok(Looked::Ended(ending)) => stored.push(ending),
                     Ok(Looked::Gone) => {}
                     Err(error) => result = Err(error),
                 },
                 // Other receivers of the organization may have all places.
                 place = self.sender.drained.take(self.tenant, self.batch.last_start), if has_next => {
-                    if let Some(place) = place && let Some(due) = ready.pop_front() {
-                        attempts.push(self.make(due, place));
+                    if let Some(place) = place && let Some((due, room)) = ready.pop_front() {
+                        attempts.push(self.make(due, (place, room)));
                     }
                 }
                 else => break,
@@ -337,13 +337,11 @@ impl Round<'_> {
     /// Reads a parked delivery, and ends it if it needs no attempt.
     async fn look(&self, parked: Parked, lane: &Lane) -> Result<Looked> {
         let Self { tenant, ledger, batch, .. } = self;
-        let (found, now) = (ledger.log.find(tenant, &parked.id).await?, Timestamp::now());
-        let (delivery, payload) = match found {
-            Some((delivery, payload)) if delivery.status == Status::Pending && parked.is_of(&delivery) => {
-                (delivery, payload)
-            }
+        let (found, now) = (ledger.read(&parked).await?, Timestamp::now());
+        let (delivery, payload, room) = match found {
+            Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
             left_over => {
-                if let Some((delivery, _)) = left_over {
+                if let Some((delivery, ..)) = left_over {
                     self.follow(&delivery, lane, now).await?;
                 }
                 ledger.log.unpark([&parked].into_iter(), now).await?;
@@ -363,11 +361,12 @@ impl Round<'_> {
             endpoint: lane.endpoint.clone(),
             gate,
             is_stored: true,
+            shared: None,
             parked: Some(parked),
             mark: None,
         };
         let Some(missed) = due.missed().or(is_expired.then_some(AttemptResult::Expired)) else {
-            return Ok(Looked::Due(Box::new(due)));
+            return Ok(Looked::Due(Box::new(due), room));
         };
         let (sender, stored) = oneshot::channel();
         batch.finish(due.ended(missed).stored_to(sender));
@@ -389,7 +388,7 @@ impl Round<'_> {
     }
 
     /// Makes an attempt. Returns `None` if the process has no file descriptor for it: it stays parked.
-    async fn make(&self, due: Box<Due>, _place: Place) -> Option<Made> {
+    async fn make(&self, due: Box<Due>, _held: (Place, Room)) -> Option<Made> {
         self.in_progress.fetch_add(1, Ordering::Relaxed);
         let made = Box::pin(self.sender.attempt(*due, self.batch)).await;
         self.in_progress.fetch_sub(1, Ordering::Relaxed);

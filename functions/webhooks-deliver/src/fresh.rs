@@ -6,8 +6,11 @@ use common::{
     error::Result,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Destination, Drain, DueAttempt, Origin, Parked, SHARDS, Status},
+        delivery::{
+            Body, Delivery, DeliveryId, Destination, Drain, DueAttempt, JOB_ID_BYTES, Origin, Parked, SHARDS, Status,
+        },
         destination::{EndpointUrl, SigningSecret},
+        endpoints::Endpoint,
         event::{Audience, JobEvent},
     },
 };
@@ -16,7 +19,7 @@ use crate::{
     attempt::Sender,
     batch::{Batch, all},
     ledger::Ledger,
-    outgoing::Due,
+    outgoing::{Due, Shared},
     record::{Record, Undone},
 };
 
@@ -38,14 +41,22 @@ pub(crate) async fn event(
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name, event.workflow.as_deref()));
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.hold_for, now));
-    let first = |destination, endpoint, gate| Due::first(record, &event, destination, endpoint, gate);
+    let body = Body::from(event.body.clone());
     let mut firsts: Vec<_> = match event.audience.callback() {
         Some((url, secret)) => {
             let gate = ledger.reads.gate(&event.tenant, Origin::of(url)).await?;
-            vec![first(callback(url, secret), None, gate)]
+            vec![Due::first(record, &event, (&body, None), callback(url, secret), None, gate)]
         }
         None => {
-            interested.map(|it| first(Destination::Endpoint(it.id), Some(Arc::clone(it)), it.health.gate)).collect()
+            let to: Vec<_> = interested.collect();
+            // The log finds a shared payload by the id of the job, of which it contains only so much.
+            let may_share = to.len() > 1 && event.job_id.len() <= JOB_ID_BYTES;
+            let content = (&body, may_share.then(Shared::default));
+            let first = |it: &Arc<Endpoint>| {
+                let (to, content) = (Destination::Endpoint(it.id), (content.0, content.1.as_ref()));
+                Due::first(record, &event, content, to, Some(Arc::clone(it)), it.health.gate)
+            };
+            to.into_iter().map(first).collect()
         }
     };
     if record.is_repeated || now.since(event.at) > LATE {

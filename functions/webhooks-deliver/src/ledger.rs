@@ -3,7 +3,8 @@
 //! Attempts that end or are parked at about the same time are stored together. [`Plan`] decides the writes for each:
 //!
 //! 1. In batched writes: the row of each delivery that succeeded at once. For the other deliveries: the due row, the
-//!    payload of a new one, and attempts that no longer fit into the state.
+//!    payload of a new one, and attempts that no longer fit into the state. The payload of an event to several endpoints
+//!    is written once for all of them.
 //! 2. The states of those other deliveries, each on condition that no concurrent attempt was stored first. These are
 //!    also batched, except for deliveries that have changed since they were read.
 //! 3. The gates and the health of the receivers.
@@ -18,8 +19,9 @@
 //! again.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::ControlFlow::{Break, Continue},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,7 +35,7 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DueAttempt, Parked, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DueAttempt, Parked, Payload, SHARDS, Status, retry_schedule},
         drains::Drains,
         endpoints::{Endpoints, Health, HoldFor, disable_after},
         log::{Log, Row},
@@ -42,13 +44,16 @@ use common::{
 };
 use futures::{Stream, StreamExt, future::join_all, stream};
 use tokio::{
-    sync::{Semaphore, SemaphorePermit, mpsc::UnboundedReceiver},
+    sync::{
+        OwnedSemaphorePermit, Semaphore, SemaphorePermit,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
     time::timeout,
 };
 
 use crate::{
     news, observe,
-    outgoing::{Due, Ended},
+    outgoing::{Due, Ended, Shared},
     plan::Plan,
     reads::Reads,
     record::Undone,
@@ -57,13 +62,19 @@ use crate::{
 
 /// The number of attempts that are stored together: the limit of a batched write.
 const CHUNK: usize = 25;
-/// The maximum number of chunks that are stored concurrently, and the maximum total size of their bodies. A write needs
-/// several times the memory of its body, and the template gives the function 512 MB.
+/// The maximum number of chunks that are stored concurrently.
 const CHUNKS: usize = 16;
+/// The maximum number of chunks with large bodies that are stored concurrently for an organization, and the maximum
+/// total size of the bodies for all of them. A write needs several times the memory of its body, and the template gives
+/// the function 512 MB.
+const HEAVY_CHUNKS: usize = 2;
 const CHUNKS_KB: u32 = 16 * 1024;
 /// The maximum number of chunks of parked attempts that a process stores concurrently. More of them would delay the
 /// attempts that are made at once if a table is busy.
 const PARKING: usize = 2;
+/// The maximum total size of the bodies that drains have read, and more than the size of any body.
+const DRAINED_KB: usize = 128 * 1024;
+const BODY_KB: u32 = 1100;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
 const LINGER: Duration = Duration::from_millis(50);
@@ -83,6 +94,8 @@ pub(crate) struct Ledger {
     /// A failing endpoint is disabled after this long; zero means never.
     disable_after: Duration,
     parking: Semaphore,
+    /// A permit for each kilobyte of the bodies that drains have read.
+    drained: Arc<Semaphore>,
 }
 
 /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
@@ -93,11 +106,44 @@ async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
     room.acquire_many(kb).await.ok()
 }
 
+/// The memory for a body that was read.
+pub(crate) type Room = Option<OwnedSemaphorePermit>;
+
 /// The results that a batch's attempts have passed on.
 pub(crate) struct Inbox {
     pub(crate) ended: UnboundedReceiver<Ended>,
     /// Attempts that were parked. They never delay the results of others.
     pub(crate) parked: UnboundedReceiver<Ended>,
+    /// Results whose bodies are large and must be stored. They never delay the others, nor those of other
+    /// organizations.
+    pub(crate) heavy: UnboundedReceiver<Ended>,
+}
+
+/// Divides results by their organizations.
+fn by_tenant(inbox: UnboundedReceiver<Ended>) -> impl Stream<Item = UnboundedReceiver<Ended>> {
+    let inboxes = HashMap::<TenantId, UnboundedSender<Ended>>::new();
+    stream::unfold((inbox, inboxes), async |(mut inbox, mut inboxes)| {
+        loop {
+            let ended = inbox.recv().await?;
+            match inboxes.get(&ended.due.tenant) {
+                // The receiver lives as long as the sender.
+                Some(known) => drop(known.send(ended)),
+                None => {
+                    let (sender, new) = unbounded_channel();
+                    inboxes.insert(ended.due.tenant.clone(), sender.clone());
+                    sender.send(ended).ok();
+                    return Some((new, (inbox, inboxes)));
+                }
+            }
+        }
+    })
+}
+
+/// The total size of the different bodies in a chunk.
+fn bytes(chunk: &[Ended]) -> usize {
+    let bodies: HashMap<_, _> =
+        chunk.iter().map(|ended| &ended.due.payload.body).map(|body| (body.as_ptr(), body.len())).collect();
+    bodies.into_values().sum()
 }
 
 /// Collects results that arrive at about the same time.
@@ -156,6 +202,12 @@ struct Entry {
 }
 
 impl Entry {
+    /// The payload that this delivery will share, if it does.
+    fn shared(&self) -> Option<&Shared> {
+        let is_apart = matches!(self.plan, Plan::Begin { payload_in_state: false, .. });
+        self.ended.due.shared.as_ref().filter(|_| is_apart)
+    }
+
     /// Tells the attempt whether its result was stored. Returns the number of its record if that stays in its queue.
     fn into_undone(self) -> Option<(usize, Undone)> {
         let Ended { due, result, stored, .. } = self.ended;
@@ -184,28 +236,44 @@ impl Ledger {
             schedule: retry_schedule(env)?,
             disable_after: disable_after(env)?,
             parking: Semaphore::new(PARKING),
+            drained: Arc::new(Semaphore::new(DRAINED_KB)),
         })
+    }
+
+    /// Reads a parked delivery with its payload, when there is memory for it. The memory is taken until the third value
+    /// is dropped.
+    pub(crate) async fn read(&self, parked: &Parked) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
+        // The semaphore is never closed.
+        let mut room = Arc::clone(&self.drained).acquire_many_owned(BODY_KB).await.ok();
+        let Some((delivery, payload)) = self.log.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
+        let needed = payload.as_ref().map_or(0, |payload| payload.body.len() / 1024);
+        let unused = room.as_mut().and_then(|room| room.split(room.num_permits().saturating_sub(needed)));
+        drop(unused);
+        Ok(Some((delivery, payload, room)))
     }
 
     /// Stores ended and parked attempts until their batch ends. Returns the numbers of the records that stay in their
     /// queue. `is_repeated` tells whether a record has been received before.
     pub(crate) async fn store_all(
         &self,
-        Inbox { ended, parked }: Inbox,
+        Inbox { ended, parked, heavy }: Inbox,
         is_repeated: impl Fn(usize) -> bool,
     ) -> Vec<(usize, Undone)> {
         let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
-        let store = async |chunk: Vec<Ended>| {
-            let _room = admit(&room, chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
-            self.store(chunk, &is_repeated).await
-        };
-        let ended = chunks(ended).map(&store).buffer_unordered(CHUNKS);
+        let store = |chunk: Vec<Ended>| self.store(chunk, &is_repeated);
+        let ended = chunks(ended).map(store).buffer_unordered(CHUNKS);
         let parked = chunks(parked).map(async |chunk| {
             // The semaphore is never closed.
             let _parking = self.parking.acquire().await;
             store(chunk).await
         });
-        let stored = stream::select(ended, parked.buffer_unordered(PARKING));
+        let store_heavy = async |chunk: Vec<Ended>| {
+            let _room = admit(&room, bytes(&chunk)).await;
+            store(chunk).await
+        };
+        let heavy = by_tenant(heavy)
+            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(HEAVY_CHUNKS)));
+        let stored = stream::select(stream::select(ended, parked.buffer_unordered(PARKING)), heavy);
         stored.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
@@ -215,7 +283,8 @@ impl Ledger {
         let mut entries = self.open(ended, now);
         let rows = entries.iter().enumerate();
         let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
-        self.put(&mut entries, rows).await;
+        let (unwritten, unshared) = tokio::join!(self.log.put(rows), self.put_shared(&entries, now));
+        fail(&mut entries, unwritten.into_iter().chain(unshared));
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
         self.advance_all(&mut entries).await;
@@ -296,29 +365,43 @@ impl Ledger {
 
     /// Writes rows, each for the entry with the given number.
     async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
-        for (number, error) in self.log.put(rows).await {
-            if let Some(entry) = entries.get_mut(number) {
-                entry.written = Err(error);
-            }
-        }
+        fail(entries, self.log.put(rows).await);
+    }
+
+    /// Stores the payloads that deliveries of the same event share, each once in a process. Returns the failed entries.
+    async fn put_shared(&self, entries: &[Entry], now: Timestamp) -> Vec<(usize, Error)> {
+        let puts = entries.iter().enumerate().map(async |(number, entry)| {
+            let Due { tenant, payload, .. } = &entry.ended.due;
+            let put = async || self.log.put_shared(tenant, &entry.after, payload, now).await.is_ok();
+            let is_stored = match entry.shared() {
+                Some(shared) => *shared.get_or_init(put).await,
+                None => true,
+            };
+            (!is_stored).then_some((number, Error::Busy))
+        });
+        join_all(puts).await.into_iter().flatten().collect()
     }
 
     /// Returns the rows to write before an entry's state.
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Entry { ended, after, plan, .. }, log) = (entry, &self.log);
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, .. } = ended;
-        let (row, due_row) = match plan {
-            Plan::LogSuccess => (Some(log.delivered_row(tenant, after, payload, now)), false),
+        let (rows, due_row) = match plan {
+            Plan::LogSuccess => (vec![log.delivered_row(tenant, after, payload, now)], false),
             Plan::Begin { payload_in_state, due_row } => {
-                ((!payload_in_state).then(|| log.payload_row(tenant, &after.id, payload, now)), *due_row)
+                let is_apart = !payload_in_state && !after.is_shared;
+                (if is_apart { log.payload_rows(tenant, &after.id, payload, now) } else { Vec::new() }, *due_row)
             }
             Plan::Advance { due_row } => {
                 let is_made = matches!(result, AttemptResult::Made(..));
-                (is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten(), *due_row)
+                (
+                    is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten().into_iter().collect(),
+                    *due_row,
+                )
             }
-            Plan::Nothing => (None, false),
+            Plan::Nothing => (Vec::new(), false),
         };
-        row.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now)))
+        rows.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now)))
     }
 
     /// Writes the first states of new deliveries that did not succeed immediately.
@@ -404,7 +487,7 @@ impl Ledger {
                 let soon = DueAttempt::soon(tenant, &after, now);
                 return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
             }
-            Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
+            Status::Delivered => self.log.forget_large(tenant, &after, &payload.body).await?,
             Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
@@ -448,6 +531,15 @@ impl Ledger {
             Ok(Continue((current, after)))
         })
         .await
+    }
+}
+
+/// Marks entries that were not stored.
+fn fail(entries: &mut [Entry], failed: impl IntoIterator<Item = (usize, Error)>) {
+    for (number, error) in failed {
+        if let Some(entry) = entries.get_mut(number) {
+            entry.written = Err(error);
+        }
     }
 }
 

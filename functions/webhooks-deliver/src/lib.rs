@@ -24,7 +24,7 @@ use common::{
         event::JobEvent,
         job_failures::JobFailures,
         post::{Client, Network, system_tls},
-        queue::{Message, parse_message},
+        queue::{Message, Retries, parse_message},
     },
 };
 use futures::FutureExt;
@@ -69,6 +69,7 @@ struct App {
     sender: Sender,
     ledger: Ledger,
     notes: Notes,
+    retries: Retries,
     in_progress: InProgress,
 }
 
@@ -89,7 +90,8 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let ledger = Ledger::from_env(env, &aws)?;
     let sender = Sender { client, at_once: Places::new(attempts), drained: Places::new(attempts) };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
-    Ok(Deliver(Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() })))
+    let retries = Retries::from_env(env, &aws)?;
+    Ok(Deliver(Arc::new(App { sender, ledger, notes, retries, in_progress: InProgress::default() })))
 }
 
 impl Deliver {
@@ -121,13 +123,21 @@ impl Deliver {
         };
         let (mut undone, unstored) = tokio::join!(attempts, storing);
         undone.extend(unstored);
-        let mut response = SqsBatchResponse::default();
+        let (mut response, mut received) = (SqsBatchResponse::default(), Vec::new());
         undone.sort_by_key(|(index, _)| *index);
         undone.dedup_by_key(|(index, _)| *index);
         for (index, undone) in undone {
-            let id = records.get(index).and_then(|record| record.message_id.as_deref()).unwrap_or_default();
+            let Some(record) = records.get(index) else { continue };
+            let id = record.message_id.as_deref().unwrap_or_default();
             observe::undone(id, &undone);
             response.add_failure(id);
+            // A malformed message never succeeds, so it keeps the queue's visibility timeout.
+            if let (Some(handle), false) = (record.receipt_handle.as_deref(), matches!(undone, Undone::Malformed(_))) {
+                received.push((handle, Record::of(index, record).receives));
+            }
+        }
+        if let Some(arn) = records.first().and_then(|record| record.event_source_arn.as_deref()) {
+            app.retries.soon(arn, &received).await;
         }
         Ok(response)
     }

@@ -10,13 +10,15 @@ use common::{
     lock::lock,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Destination, DueAttempt, Origin, Parked, Payload, SHARDS, Trigger},
+        delivery::{
+            AttemptResult, Body, Delivery, Destination, DueAttempt, Origin, Outcome, Parked, Payload, SHARDS, Trigger,
+        },
         destination::Target,
         endpoints::{Endpoint, Gate, Gated, Health, Shown},
         event::JobEvent,
     },
 };
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 
 use crate::record::Record;
 
@@ -35,11 +37,19 @@ pub(crate) struct Due {
     pub(crate) gate: Gate,
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
+    /// The payload that the event's deliveries share, if they do.
+    pub(crate) shared: Option<Shared>,
     /// The attempt's row, if it was parked.
     pub(crate) parked: Option<Parked>,
     /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
     pub(crate) mark: Option<Arc<Mark>>,
 }
+
+/// The largest body that is stored together with those of other organizations.
+const LIGHT: usize = 16 * 1024;
+
+/// Whether this process has stored the payload that an event's deliveries share.
+pub(crate) type Shared = Arc<OnceCell<bool>>;
 
 /// A delivery whose due attempt has ended, was parked, or could not be made.
 pub(crate) struct Ended {
@@ -52,23 +62,26 @@ pub(crate) struct Ended {
 }
 
 impl Due {
-    /// Builds the delivery of `event` to an endpoint or, without one, to the callback `destination`.
+    /// Builds the delivery of `event`, with its `body`, to an endpoint or, without one, to the callback `destination`.
     pub(crate) fn first(
         record: &Record,
         event: &JobEvent,
+        (body, shared): (&Body, Option<&Shared>),
         destination: Destination,
         endpoint: Option<Arc<Endpoint>>,
         gate: Gate,
     ) -> Self {
         let shards = endpoint.as_ref().map_or(SHARDS, |endpoint| endpoint.log_shards);
+        let delivery = Delivery { is_shared: shared.is_some(), ..Delivery::first(event, &destination, shards) };
         Self {
             index: record.index,
             tenant: event.tenant.clone(),
-            delivery: Delivery::first(event, &destination, shards),
-            payload: Payload { destination, body: event.body.clone(), trace: event.trace.clone() },
+            delivery,
+            payload: Payload { destination, body: body.clone(), trace: event.trace.clone() },
             endpoint,
             gate,
             is_stored: false,
+            shared: shared.cloned(),
             parked: None,
             mark: None,
         }
@@ -127,6 +140,12 @@ impl Due {
 impl Ended {
     pub(crate) fn showing(self, shown: Shown, began: Timestamp) -> Self {
         Self { shown: Some((shown, began)), ..self }
+    }
+
+    /// Whether storing this result writes a large body.
+    pub(crate) fn is_heavy(&self) -> bool {
+        let is_delivered = matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)));
+        !is_delivered && !self.due.is_stored && self.due.payload.body.len() > LIGHT
     }
 
     pub(crate) fn stored_to(self, stored: oneshot::Sender<bool>) -> Self {

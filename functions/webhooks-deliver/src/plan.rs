@@ -14,7 +14,7 @@ pub(crate) enum Plan {
     LogSuccess,
     /// The delivery is new and has not succeeded at once: writes its first state.
     Begin {
-        /// Whether the payload is part of the state instead of a separate row.
+        /// Whether the payload is part of the state. Otherwise, it has a row of its own or shares one.
         payload_in_state: bool,
         /// Whether to write a due row, which lets the sweep wake the next attempt or replace a lost message.
         due_row: bool,
@@ -81,8 +81,18 @@ mod tests {
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");
         let gate = Gate::New;
-        let due =
-            Due { index: 0, tenant, delivery, payload, endpoint: None, gate, is_stored, parked: None, mark: None };
+        let due = Due {
+            index: 0,
+            tenant,
+            delivery,
+            payload,
+            endpoint: None,
+            gate,
+            is_stored,
+            shared: None,
+            parked: None,
+            mark: None,
+        };
         Plan::of(&due.ended(result), &after, kept)
     }
 

@@ -14,6 +14,8 @@ pub(crate) struct Record {
     pub(crate) index: usize,
     /// Whether the record has been received before.
     pub(crate) is_repeated: bool,
+    /// The number of times that the record has been received, including this one.
+    pub(crate) receives: u32,
     /// When its message was sent.
     pub(crate) sent_at: Timestamp,
 }
@@ -34,9 +36,9 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 
 impl Record {
     pub(crate) fn of(index: usize, record: &SqsMessage) -> Self {
-        let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
+        let receives = attribute(record, "ApproximateReceiveCount").unwrap_or(1).try_into().unwrap_or(u32::MAX);
         let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
-        Self { index, is_repeated, sent_at }
+        Self { index, is_repeated: receives > 1, receives, sent_at }
     }
 }
 

@@ -96,7 +96,18 @@ pub(crate) async fn attempt(
         Destination::Callback { url, .. } => (None, reads.gate(&due.tenant, Origin::of(url)).await?),
     };
     let (index, tenant) = (record.index, due.tenant);
-    let due = Due { index, tenant, delivery, payload, endpoint, gate, is_stored: true, parked: None, mark: Some(mark) };
+    let due = Due {
+        index,
+        tenant,
+        delivery,
+        payload,
+        endpoint,
+        gate,
+        is_stored: true,
+        shared: None,
+        parked: None,
+        mark: Some(mark),
+    };
     if due.delivery.is_parked {
         // Its drain makes the attempt, and may be making it now. An earlier process may have died before it had written
         // the row or scheduled the drain.

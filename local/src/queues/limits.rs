@@ -12,14 +12,25 @@ use super::refusal::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
-/// The limit for the size of a batch, in bytes. The real limit is four times as high.
-pub(super) const MAX_SIZE: usize = 256 * 1024;
+/// The limit for the size of a message and of a batch, in bytes.
+pub(super) const MAX_SIZE: usize = 1024 * 1024;
 const MAX_ATTRIBUTES: usize = 10;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
 const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
+
+/// Takes the maximum size of a standard queue's messages from its new attributes, if it is one of them. The embedded
+/// crate rejects more than 256 KiB, the former limit.
+pub(super) fn max_size(attributes: &mut HashMap<String, String>, is_fifo: bool) -> Result<Option<usize>, Refusal> {
+    const NAME: &str = "MaximumMessageSize";
+    let Some(value) = (if is_fifo { None } else { attributes.remove(NAME) }) else { return Ok(None) };
+    match value.parse() {
+        Ok(size) if (1024..=MAX_SIZE).contains(&size) => Ok(Some(size)),
+        _ => Err(Refusal::new("InvalidAttributeValue", format!("Invalid value for the parameter {NAME}."))),
+    }
+}
 
 /// Checks a message before it is sent to a queue with this limit for a message's size.
 pub(super) fn message(

@@ -26,6 +26,7 @@ use tokio::{
 
 use super::{
     journal::{self, Change, Journal, Message, Written},
+    limits,
     receipt::Receipt,
     refusal::Refusal,
     shown::Wanted,
@@ -50,6 +51,7 @@ struct State {
 
 struct Queue {
     settings: QueueAttributes,
+    max_size: usize,
     arn: Arc<str>,
     store: Store,
     /// Wakes the receive calls that wait for a message.
@@ -90,10 +92,11 @@ impl Messages {
     }
 
     /// Adds a queue, with its messages from an earlier process, or changes its settings.
-    pub(super) fn set_up(&self, name: &str, arn: &str, settings: QueueAttributes) {
+    pub(super) fn set_up(&self, name: &str, arn: &str, settings: QueueAttributes, max_size: Option<usize>) {
         let mut state = self.state();
         if let Some(queue) = state.queues.get_mut(name) {
             queue.settings = settings;
+            queue.max_size = max_size.unwrap_or(queue.max_size);
             return;
         }
         let (now, wall) = (Instant::now(), journal::now());
@@ -106,7 +109,8 @@ impl Messages {
             let delay = remaining_delay(&message, settings.delay_seconds, wall);
             store.add(Entry::new(Arc::new(message)), delay, now);
         }
-        state.queues.insert(name.to_owned(), Queue { settings, arn: arn.into(), store, changed: Arc::default() });
+        let (max_size, changed) = (max_size.unwrap_or(limits::MAX_SIZE), Arc::default());
+        state.queues.insert(name.to_owned(), Queue { settings, max_size, arn: arn.into(), store, changed });
     }
 
     /// Removes a queue with its messages.
@@ -130,8 +134,7 @@ impl Messages {
 
     /// The maximum size of a queue's messages, in bytes.
     pub(super) fn max_size(&self, queue_url: &str) -> Result<usize, Refusal> {
-        let size = self.state().queue(queue_url)?.settings.maximum_message_size;
-        Ok(size.try_into().unwrap_or(0))
+        Ok(self.state().queue(queue_url)?.max_size)
     }
 
     /// The number of a queue's messages that are visible, in flight and delayed. `None` if it is not a standard queue.

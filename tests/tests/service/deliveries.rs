@@ -11,6 +11,7 @@ mod get;
 mod held;
 mod input;
 mod isolation;
+mod large;
 mod list;
 mod log;
 mod open;
@@ -20,6 +21,7 @@ mod reads;
 mod recover;
 mod resend;
 mod retries;
+mod shared;
 mod signatures;
 mod stats;
 mod sweep;
@@ -92,9 +94,9 @@ impl Book {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
             let (delivery, payload) = draft.delivery(&tenant);
-            rows.push(match delivery.status {
-                Status::Delivered => self.log.delivered_row(&tenant, &delivery, &payload, self.now),
-                _ => self.log.payload_row(&tenant, &delivery.id, &payload, self.now),
+            rows.extend(match delivery.status {
+                Status::Delivered => vec![self.log.delivered_row(&tenant, &delivery, &payload, self.now)],
+                _ => self.log.payload_rows(&tenant, &delivery.id, &payload, self.now),
             });
             deliveries.push(delivery);
         }

@@ -1,5 +1,10 @@
 //! A delivery's body, and its destination.
 
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
+
 use bytes::Bytes;
 
 use crate::{
@@ -14,17 +19,46 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Payload {
     pub destination: Destination,
-    /// The JSON to send, byte for byte.
-    pub body: Bytes,
+    pub body: Body,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
+}
+
+/// The JSON to send, byte for byte. Clones share the bytes, and their compressed form once it has been computed.
+#[derive(Clone, Debug)]
+pub struct Body(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    json: Bytes,
+    compressed: OnceLock<Vec<u8>>,
+}
+
+impl Body {
+    /// Returns the form that `compress` computes. It is called only once for all clones.
+    pub(in crate::webhooks) fn compressed(&self, compress: impl FnOnce(&[u8]) -> Vec<u8>) -> &[u8] {
+        self.0.compressed.get_or_init(|| compress(&self.0.json))
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(json: T) -> Self {
+        Self(Arc::new(Shared { json: json.into(), compressed: OnceLock::new() }))
+    }
+}
+
+impl Deref for Body {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.0.json
+    }
 }
 
 impl Payload {
     /// Builds the payload of an endpoint test: a sample event.
     pub fn test(endpoint: EndpointId, sample: EventName) -> Self {
-        let body = Bytes::from_static(sample.sample().as_bytes());
-        Self { destination: Destination::Endpoint(endpoint), body, trace: None }
+        Self { destination: Destination::Endpoint(endpoint), body: sample.sample().into(), trace: None }
     }
 }
 
@@ -59,7 +93,8 @@ mod tests {
     fn a_payload_is_printed_without_its_secret() {
         let url = EndpointUrl::parse("https://example.com/hook").expect("a URL");
         let secret = SigningSecret::parse("canary").expect("a secret");
-        let payload = Payload { destination: Destination::Callback { url, secret }, body: Bytes::new(), trace: None };
+        let payload =
+            Payload { destination: Destination::Callback { url, secret }, body: Bytes::new().into(), trace: None };
         assert!(!format!("{payload:?}").contains("canary"));
     }
 }

@@ -50,6 +50,8 @@ pub struct Delivery {
     pub fails_at: Timestamp,
     /// The additional state of a delivery to a pull endpoint.
     pub pull: Option<Pull>,
+    /// Whether the payload is stored once for all deliveries of the event, instead of with this one.
+    pub is_shared: bool,
     /// When the payload and the responses were erased.
     pub erased_at: Option<Timestamp>,
 }
@@ -113,6 +115,7 @@ impl Delivery {
             trigger: Trigger::Event,
             fails_at: fails_at(Timestamp::from_millisecond(id.at.get())),
             pull: None,
+            is_shared: false,
             erased_at: None,
         }
     }

@@ -20,7 +20,8 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{
-            Delivery, DeliveryId, Destination, DestinationId, DueAttempt, Millis, Payload, SHARDS, Status, WebhookId,
+            Body, Delivery, DeliveryId, Destination, DestinationId, DueAttempt, Millis, Payload, SHARDS, Status,
+            WebhookId,
         },
         event::EventName,
         log::Log,
@@ -37,9 +38,9 @@ pub struct Failures<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// A notice's body. It always has all of these members, in this order.
+/// The members of the body of a notice, which are always these, in this order.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Members<'a> {
     event: EventName,
     webhook_endpoint_id: EndpointId,
     url: Option<String>,
@@ -66,7 +67,7 @@ impl Notice {
             url.into()
         });
         let event = self.event();
-        let body = Body {
+        let body = Members {
             event,
             webhook_endpoint_id: self.endpoint,
             url,
@@ -121,13 +122,13 @@ impl Endpoints {
         });
         let known = log.known(tenant, &places.collect::<Vec<_>>()).await?;
         let is_known = |delivery: &Delivery| known.values().any(|known| known.webhook_id == delivery.webhook_id);
-        let body: bytes::Bytes = notice.body(failures, now)?.into();
+        let body = Body::from(notice.body(failures, now)?);
         let new: Vec<_> = deliveries.into_iter().filter(|delivery| !is_known(delivery)).collect();
         let rows = new.iter().flat_map(|delivery| {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
-            let payload = log.payload_row(tenant, &delivery.id, &payload, now);
-            [payload, log.due_row(tenant, delivery, now)]
+            let payload = log.payload_rows(tenant, &delivery.id, &payload, now);
+            payload.into_iter().chain([log.due_row(tenant, delivery, now)])
         });
         log.put_all(rows).await?;
         for delivery in &new {

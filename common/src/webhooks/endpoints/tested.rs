@@ -47,8 +47,8 @@ impl Endpoints {
             let record = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
             if round == 0 {
-                let payload = log.payload_row(tenant, &test.id, &Payload::test(id, sample), now);
-                log.put_all([payload, log.due_row(tenant, test, now)]).await?;
+                let payload = log.payload_rows(tenant, &test.id, &Payload::test(id, sample), now);
+                log.put_all(payload.into_iter().chain([log.due_row(tenant, test, now)])).await?;
             }
             let is_unchanged = match record.get(TESTED_AT.name()) {
                 Some(before) => TESTED_AT.equals(before.clone()),

@@ -18,9 +18,9 @@ use crate::{
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
-/// The maximum size of a message in bytes, as in the template. DynamoDB limits an item in the delivery log to 400 KB,
-/// which leaves room for the largest body and for a callback's URL and secret.
-pub const MAX_MESSAGE_BYTES: usize = 256_000;
+/// The maximum size of a message in bytes, as in the template: the limit of SQS since August 2025
+/// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>).
+pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// A finished job, and its audience.
 #[derive(Debug)]

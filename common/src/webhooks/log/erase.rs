@@ -3,85 +3,128 @@
 //! The state of an erased delivery remains, with the time of the erasure. It is changed first, on condition that no
 //! attempt is pending. From then on, the payload counts as deleted, and a resend that read it earlier fails. If a
 //! process stops before it has erased the separate items, they are already invisible, and a repeated call erases them.
+//! The payload that an event's deliveries share is deleted with the last of them: the states are marked first, so of
+//! several concurrent calls, the last finds no other delivery. For a minute after the payload was stored, none of them
+//! can be erased: the process that stored it may be about to write the state of another.
 //!
 //! An interrupted deletion of a tenant's deliveries can be repeated, too. Due rows, which contain only ids and times,
 //! cannot be found by tenant; they expire.
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow::{Break, Continue},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 
 use super::{
     items::*,
     payload, recovery,
-    table::{Log, PAYLOAD, details_partition, key_of, keyed, shard_key, state_key},
+    search::id,
+    table::{Log, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
 };
 use crate::{
     aws::{
         batch::{CONCURRENCY, batch_write, delete_request, put_request},
-        dynamo::{Attribute, Item, number, query_all, query_page, text},
+        dynamo::{Attribute, Item, Record, number, query_all, query_page, text},
         expression::select,
         rounds,
     },
     error::{Conflict, Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, DeliveryId, Shard},
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, SHARDS, Shard, WebhookId},
 };
 
 /// The number of deliveries that are deleted at a time.
 const PAGE: usize = 250;
+/// The time for which the process that has stored a shared payload relies on it, longer than any invocation.
+const RELIED_ON: Duration = Duration::from_secs(60);
 const ERASING: &str = "erasing a delivery";
 const FORGETTING: &str = "forgetting deliveries";
 
 impl Log {
-    /// Erases a delivery. If it was already erased, the recorded time does not change.
+    /// Erases a delivery. If it was already erased, the recorded time does not change. Returns the delivery if it shares
+    /// its payload with others, for [`Self::erase_shared`].
     ///
     /// # Errors
-    /// There is no such delivery, or an attempt is pending.
-    pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<()> {
-        rounds((), |()| async move {
+    /// There is no such delivery, an attempt is pending, or the payload that it shares was stored within a minute.
+    pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Option<Delivery>> {
+        let erased = rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
             if before.erased_at.is_some() {
-                return Ok(Break(()));
+                return Ok(Break(before));
             }
-            if before.needs_payload() {
+            if before.needs_payload() || self.is_relied_on(tenant, &before, now).await? {
                 return Err(Error::Conflict(Conflict::DeliveryPending));
             }
             let update = self
                 .update(state_key(tenant, id))
                 .set(ERASED_AT, number(now.as_millisecond()))
-                .set_all(bare_attributes(before.earlier, before.last_attempt))
+                .set_all(bare_attributes(before.earlier.clone(), before.last_attempt.clone()))
                 .remove(payload::ATTRIBUTES)
                 .only_if(STATUS.equals(text(before.status)))
                 .only_if(ATTEMPTS.equals(number(before.attempts.into())));
-            Ok(if update.send(&self.dynamodb, ERASING).await? { Break(()) } else { Continue(()) })
+            Ok(if update.send(&self.dynamodb, ERASING).await? { Break(before) } else { Continue(()) })
         })
         .await?;
         let details = query_all(self.partition(details_partition(tenant, id)), ERASING).await?;
         let writes = details.into_iter().map(|mut item| match key_of(&item) {
-            [partition, part] if part == PAYLOAD => Ok(delete_request(keyed([partition, part], []))),
+            [partition, part] if payload::is_part(&part) => Ok(delete_request(keyed([partition, part], []))),
             _ => {
                 let (earlier, last) = read_attempts(&item)?;
                 item.extend(bare_attributes(earlier, last).map(|(name, value)| name.with(value)));
                 Ok(put_request(item))
             }
         });
-        batch_write(&self.dynamodb, &self.table, writes.collect::<Result<Vec<_>>>()?, ERASING).await
+        batch_write(&self.dynamodb, &self.table, writes.collect::<Result<Vec<_>>>()?, ERASING).await?;
+        Ok(Some(erased).filter(|erased| erased.is_shared))
+    }
+
+    async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {
+        let shared = if delivery.is_shared { self.apart(tenant, delivery).await? } else { None };
+        let stored_at = shared.and_then(|item| Record::new("payload", &item).optional_time(SHARED_AT));
+        Ok(stored_at.is_some_and(|at| now < at.after(RELIED_ON)))
+    }
+
+    /// Deletes the payloads that erased deliveries shared, unless another delivery of the same event is left. `shards`
+    /// are all of the tenant's.
+    pub async fn erase_shared(&self, tenant: &TenantId, erased: &[Delivery], shards: &[Shard]) -> Result<()> {
+        let (mut seen, mut unused) = (BTreeSet::new(), Vec::new());
+        for delivery in erased {
+            let partition = shared_partition(tenant, delivery);
+            if !seen.insert(partition.clone()) {
+                continue;
+            }
+            let others = shards.iter().filter_map(|shard| other(tenant, delivery, *shard)).collect::<Vec<_>>();
+            let known = self.known(tenant, &others).await?;
+            if known.values().all(|other| !other.is_shared || other.erased_at.is_some()) {
+                unused.push(query_all(self.keys_in(partition), ERASING));
+            }
+        }
+        let keys = try_join_all(unused).await?.concat();
+        batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), ERASING).await
     }
 
     /// Deletes a shard's oldest deliveries, with their payloads and attempts. Returns whether there are more.
     pub async fn forget_page(&self, tenant: &TenantId, shard: Shard) -> Result<bool> {
-        let states = query_page(self.keys_in(shard_key(tenant, shard)), PAGE, FORGETTING).await?;
+        let states = self.partition(shard_key(tenant, shard));
+        let states = select(states, &[DESTINATION, DELIVERY, SHARED, EVENT, JOB_ID]);
+        let states = query_page(states, PAGE, FORGETTING).await?;
+        let shared = states.items.iter().filter_map(|state| shared(tenant, shard, state).transpose());
+        let shared: BTreeSet<_> = shared.collect::<Result<_>>()?;
         let details = states.items.iter().map(|state| {
             let [shard, moment] = key_of(state);
-            query_all(self.keys_in(format!("{shard}/{moment}")), FORGETTING)
+            format!("{shard}/{moment}")
         });
+        let details = details.chain(shared).map(|partition| query_all(self.keys_in(partition), FORGETTING));
         let details: Vec<Vec<Item>> =
             stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         // The states are deleted last, because the other items are found through them.
-        for keys in [details.concat(), states.items] {
+        let keys = |items: Vec<Item>| items.iter().map(|item| keyed(key_of(item), [])).collect::<Vec<_>>();
+        for keys in [details.concat(), keys(states.items)] {
             batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), FORGETTING).await?;
         }
         Ok(states.last.is_some())
@@ -98,6 +141,26 @@ impl Log {
 
     fn partition(&self, partition: String) -> QueryFluentBuilder {
         self.query(DESTINATION.equals(text(partition))).consistent_read(true)
+    }
+}
+
+/// The delivery of the same event as `of` to the endpoint of a shard, if it would be in this shard.
+fn other(tenant: &TenantId, of: &Delivery, shard: Shard) -> Option<DeliveryId> {
+    let endpoint = shard.destination.endpoint()?;
+    let webhook_id = WebhookId::of(tenant, &of.job_id, of.event.as_str(), &endpoint.to_string());
+    let is_here = shard.number == 0 || shard.number == webhook_id.shard(SHARDS);
+    is_here.then_some(DeliveryId { destination: shard.destination, shard: shard.number, at: of.id.at, webhook_id })
+}
+
+/// The partition with the payload that a stored delivery shares with others, if it does.
+fn shared(tenant: &TenantId, shard: Shard, state: &Item) -> Result<Option<String>> {
+    let record = Record::new("delivery", state);
+    match id(shard, state).filter(|_| record.optional_boolean(SHARED) == Some(true)) {
+        None => Ok(None),
+        Some(id) => {
+            let delivery = Delivery::new(id, record.parsed(EVENT)?, record.text(JOB_ID)?.to_owned());
+            Ok(Some(shared_partition(tenant, &delivery)))
+        }
     }
 }
 

@@ -1,14 +1,20 @@
-//! The stored bodies of deliveries, compressed if that makes them smaller.
+//! The stored bodies of deliveries, compressed if that makes them smaller. A body that does not fit into an item is
+//! divided among several, which are written before the state.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
-use bytes::Bytes;
 use lz4_flex::block;
 
+use super::{
+    items::SHARED_AT,
+    table::{Key, Log, PAYLOAD, Row, details_partition, key_of, shared_partition},
+};
 use crate::{
-    aws::dynamo::{Attribute, Item, Record, attributes, text},
+    aws::dynamo::{Attribute, Item, Record, attributes, number, text},
     error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
     webhooks::{
-        delivery::{Destination, DestinationId, Payload},
+        delivery::{Body, Delivery, DeliveryId, Destination, DestinationId, Payload},
         destination::{EndpointUrl, SigningSecret},
         event::TraceParent,
     },
@@ -22,29 +28,29 @@ attributes! { pub(super)
     // A plain body, and a compressed body preceded by its uncompressed length.
     RAW = "payload", LZ4 = "payload_lz4",
     CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret", TRACE = "trace",
+    // The number of items among which the body is divided, if there are several.
+    PARTS = "parts",
 }
 /// The attributes of a payload in every item that stores one.
 pub(super) const ATTRIBUTES: [Attribute; 5] = [RAW, LZ4, CALLBACK_URL, CALLBACK_SECRET, TRACE];
 
 /// A body in its stored form.
-pub(super) struct Packed {
+pub(super) struct Packed<'a> {
     name: Attribute,
-    bytes: Vec<u8>,
+    bytes: &'a [u8],
 }
 
-impl Packed {
+impl<'a> Packed<'a> {
     /// Packs `body` for an item that is `more` bytes larger than usual. It stays uncompressed if the item fits into a
     /// kilobyte, the minimum that DynamoDB charges for.
-    pub(super) fn new(body: &Bytes, more: usize) -> Self {
+    pub(super) fn new(body: &'a Body, more: usize) -> Self {
         if body.len() > SMALL.saturating_sub(more) {
-            let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
-            let mut bytes = length.to_vec();
-            bytes.extend(block::compress_with_dict(body, DICTIONARY));
+            let bytes = body.compressed(compress);
             if bytes.len() < body.len() {
                 return Self { name: LZ4, bytes };
             }
         }
-        Self { name: RAW, bytes: body.to_vec() }
+        Self { name: RAW, bytes: body }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -61,11 +67,103 @@ impl Packed {
     }
 }
 
+/// Compresses a body. The result begins with the length of the body.
+fn compress(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
+    [&length[..], &block::compress_with_dict(body, DICTIONARY)].concat()
+}
+
+impl Log {
+    /// Builds the rows with the payload of a delivery that did not succeed immediately.
+    #[must_use]
+    pub fn payload_rows(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Vec<Row> {
+        self.rows(details_partition(tenant, id), payload, now).map(Row).collect()
+    }
+
+    /// Stores the payload that the deliveries of an event share, of which `delivery` is one.
+    pub async fn put_shared(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        payload: &Payload,
+        now: Timestamp,
+    ) -> Result<()> {
+        let rows = self.rows(shared_partition(tenant, delivery), payload, now).map(|mut item| {
+            item.extend([SHARED_AT.with(number(now.as_millisecond()))]);
+            Row(item)
+        });
+        self.put_all(rows).await
+    }
+
+    fn rows(&self, partition: String, payload: &Payload, now: Timestamp) -> impl Iterator<Item = Item> {
+        let Packed { name, bytes } = Packed::new(&payload.body, 0);
+        let parts = bytes.len().div_ceil(PART_BYTES).max(1);
+        (0..parts).map(move |part| {
+            let mut item = self.item([partition.clone(), part_key(part)], [], now);
+            let bytes = bytes.chunks(PART_BYTES).nth(part).unwrap_or_default();
+            match part {
+                0 => Packed { name, bytes }.put(&mut item, payload),
+                _ => item.extend([name.with(AttributeValue::B(Blob::new(bytes)))]),
+            }
+            if part == 0 && parts > 1 {
+                item.extend([PARTS.with(number(parts.try_into().unwrap_or(i64::MAX)))]);
+            }
+            item
+        })
+    }
+
+    /// Completes the first item of a payload with the parts of its body in others. Without one of them, which an
+    /// erasure has deleted, the item has no body.
+    pub(super) async fn whole(&self, mut first: Item) -> Result<Item> {
+        let keys = other_parts(&first);
+        if keys.is_empty() {
+            return Ok(first);
+        }
+        let found = self.get_all(keys.clone()).await?;
+        for name in [RAW, LZ4] {
+            let Some(mut all) = bytes(&first, name).map(<[u8]>::to_vec) else { continue };
+            let rest = keys.iter().map(|key| bytes(found.get(key)?, name));
+            match rest.collect::<Option<Vec<_>>>() {
+                Some(rest) => {
+                    all.extend(rest.concat());
+                    first.extend([name.with(AttributeValue::B(Blob::new(all)))]);
+                }
+                None => drop(first.remove(name.name())),
+            }
+        }
+        Ok(first)
+    }
+}
+
+/// The keys of the items with the other parts of a payload, given its first item.
+pub(super) fn other_parts(first: &Item) -> Vec<Key> {
+    let [partition, _] = key_of(first);
+    let parts = Record::new("payload", first).optional_integer(PARTS).unwrap_or(1).min(MAX_PARTS);
+    (1..parts).map(|part| [partition.clone(), part_key(part)]).collect()
+}
+
+/// The sort key of a part of a payload.
+fn part_key(part: usize) -> String {
+    if part == 0 { PAYLOAD.to_owned() } else { format!("{PAYLOAD}.{part}") }
+}
+
+/// Whether a sort key is that of a payload, or of a part of one.
+pub(super) fn is_part(key: &str) -> bool {
+    key.strip_prefix(PAYLOAD).is_some_and(|part| part.is_empty() || part.starts_with('.'))
+}
+
+/// The largest part of a body in an item. DynamoDB accepts items of up to 400 KB. The rest is for the keys, and for a
+/// callback's URL and secret.
+const PART_BYTES: usize = 384 * 1024;
+/// More parts than any body has.
+const MAX_PARTS: usize = 16;
+
 /// The largest body that fits into a kilobyte with the other attributes of a delivery that succeeds immediately.
 const SMALL: usize = 640;
 
-/// More than the length of any stored body, so that a broken item cannot take much memory.
-const MAX_BODY_BYTES: usize = 1 << 20;
+/// More than the length of any stored body, so that a broken item cannot take much memory. The body of a message of
+/// 1 MiB can be slightly larger, because it has all nine members.
+const MAX_BODY_BYTES: usize = 2 << 20;
 
 /// The stored size of the body in `item`.
 pub(super) fn stored_bytes(item: &Item) -> usize {
@@ -86,9 +184,9 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
     Ok(Some(Payload { destination, body, trace: record.optional_text(TRACE).and_then(TraceParent::parse) }))
 }
 
-fn body(item: &Item) -> Result<Option<Bytes>> {
+fn body(item: &Item) -> Result<Option<Body>> {
     if let Some(body) = bytes(item, RAW) {
-        return Ok(Some(Bytes::copy_from_slice(body)));
+        return Ok(Some(body.to_vec().into()));
     }
     let Some(packed) = bytes(item, LZ4) else { return Ok(None) };
     let broken = || Error::Internal("the stored payload cannot be unpacked".to_owned());
@@ -110,8 +208,8 @@ mod tests {
 
     use super::*;
 
-    fn stored(bytes: Vec<u8>) -> (Item, Bytes) {
-        let (mut item, body) = (Item::new(), Bytes::from(bytes));
+    fn stored(bytes: Vec<u8>) -> (Item, Body) {
+        let (mut item, body) = (Item::new(), Body::from(bytes));
         let destination = Destination::Endpoint("01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id"));
         Packed::new(&body, 0).put(&mut item, &Payload { destination, body: body.clone(), trace: None });
         (item, body)
@@ -122,14 +220,14 @@ mod tests {
         let text = r#"{"event":"job.completed","job_id":"j","nonce":null,"workflow":"import","deployment_id":"d","status":"completed","result":{"rows":[1,2,3],"text":""#.to_owned() + &"a sentence, and another one. ".repeat(30) + r#""},"error":null,"mapped_stack":null}"#;
         let (item, body) = stored(text.into_bytes());
         assert!(item["payload_lz4"].as_b().expect("bytes").as_ref().len() < body.len() / 4);
-        assert_eq!(super::body(&item).expect("it is unpacked"), Some(body));
+        assert_eq!(super::body(&item).expect("it is unpacked").as_deref(), Some(&*body));
     }
 
     proptest! {
         #[test]
         fn every_body_is_restored(bytes in prop::collection::vec(any::<u8>(), 0..2000), times in 1_usize..5) {
             let (item, body) = stored(bytes.repeat(times));
-            prop_assert_eq!(super::body(&item).expect("it is unpacked"), Some(body));
+            prop_assert_eq!(super::body(&item).expect("it is unpacked").as_deref(), Some(&*body));
         }
 
         #[test]

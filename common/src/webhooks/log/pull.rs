@@ -17,7 +17,7 @@ use super::{
     items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_delivery},
     payload,
     search::id,
-    table::{Log, PAYLOAD, details_key, keyed, shard_key, state_key},
+    table::{Log, keyed, shard_key, state_key},
 };
 use crate::{
     aws::{
@@ -165,8 +165,9 @@ impl Log {
         let delivery = read_delivery(id, &item)?;
         let mut payload = payload::read(id.destination, &item)?;
         if payload.is_none() {
-            let apart = self.get(details_key(tenant, &id, PAYLOAD), "reading a payload").await?;
-            payload = apart.map(|item| payload::read(id.destination, &item)).transpose()?.flatten();
+            if let Some(apart) = self.apart(tenant, &delivery).await? {
+                payload = payload::read(id.destination, &self.whole(apart).await?)?;
+            }
         }
         if payload.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.
@@ -188,7 +189,7 @@ impl Log {
         self.put_all(earlier).await?;
         let update = self.attempted(tenant, after).only_if(LEASE.equals(text(lease.id)).and(LEASE_ENDS.exists()));
         let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
-        if is_settled && after.status == Status::Delivered {
+        if is_settled && after.status == Status::Delivered && !after.is_shared {
             self.forget_large_apart(tenant, &after.id).await?;
         }
         Ok(is_settled)

@@ -7,20 +7,22 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest};
-use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
     items::*,
     payload::{self, LZ4, Packed, RAW, TRACE},
-    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, state_key, tests_key},
+    table::{
+        Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
+        tests_key,
+    },
 };
 use crate::{
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, boolean, number, query_page, text},
-        expression::{Update, delete_if, put_if},
+        expression::{Update, delete_if, put_if, take_if},
         failure, rounds,
         transaction::{Marker, Transaction},
     },
@@ -28,7 +30,7 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Payload, Status, Trigger, kept_job_id},
+        delivery::{Attempt, Body, Delivery, DeliveryId, Payload, Status, Trigger, kept_job_id},
         event::EventName,
     },
 };
@@ -65,17 +67,10 @@ impl Log {
     #[must_use]
     pub fn first_row(&self, tenant: &TenantId, delivery: &Delivery, payload: Option<&Payload>, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
-        if let Some(payload) = payload {
-            Packed::new(&payload.body, 0).put(&mut item, payload);
+        match payload {
+            Some(payload) => Packed::new(&payload.body, 0).put(&mut item, payload),
+            None => item.extend(delivery.is_shared.then(|| SHARED.with(boolean(true)))),
         }
-        Row(item)
-    }
-
-    /// Builds the row with the payload of a delivery that did not succeed immediately.
-    #[must_use]
-    pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
-        let mut item = self.item(details_key(tenant, id, PAYLOAD), [], now);
-        Packed::new(&payload.body, 0).put(&mut item, payload);
         Row(item)
     }
 
@@ -206,9 +201,10 @@ impl Log {
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
             // A large payload is moved out of the state, because it would make each update expensive.
-            let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
+            let is_apart = before.pull.is_some() || before.is_shared;
+            let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && !is_apart;
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
-            let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
+            let moved = is_moved.then(|| self.payload_rows(tenant, id, &payload, now)).unwrap_or_default();
             let after = before.clone().reopened(trigger, due, now);
             self.put_all([self.due_row(tenant, &after, now)]).await?;
             let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
@@ -224,7 +220,7 @@ impl Log {
         &self,
         tenant: &TenantId,
         before: &Delivery,
-        (after, moved): (&Delivery, Option<Row>),
+        (after, moved): (&Delivery, Vec<Row>),
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<bool> {
@@ -232,11 +228,11 @@ impl Log {
             .update(state_key(tenant, &after.id))
             .replace(&PASSING, standing(tenant, after))
             .set(EXPIRES_AT, self.expiry(now))
-            .remove(payload::ATTRIBUTES.into_iter().filter(|_| moved.is_some()))
+            .remove(payload::ATTRIBUTES.into_iter().filter(|_| !moved.is_empty()))
             .only_if(ATTEMPTS.equals(number(before.attempts.into())))
             .only_if(STATUS.equals(text(before.status)))
             .only_if(ERASED_AT.is_absent());
-        if once.is_some() || moved.is_some() {
+        if once.is_some() || !moved.is_empty() {
             let transaction = Transaction::new("resending a delivery").update(update);
             let transaction = moved.into_iter().fold(transaction, |all, Row(item)| all.put(&self.table, item));
             let transaction = transaction.once(once);
@@ -250,11 +246,12 @@ impl Log {
     }
 
     /// Deletes the payload of a successful delivery, if it is too large to be kept.
-    pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
-        if body.len() <= self.kept_payload_bytes || Packed::new(body, 0).len() <= self.kept_payload_bytes {
+    pub async fn forget_large(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
+        let is_small = || Packed::new(body, 0).len() <= self.kept_payload_bytes;
+        if delivery.is_shared || body.len() <= self.kept_payload_bytes || is_small() {
             return Ok(());
         }
-        self.forget_large_apart(tenant, id).await
+        self.forget_large_apart(tenant, &delivery.id).await
     }
 
     /// Deletes the payload of a successful delivery, if it is in a separate item and too large to be kept.
@@ -262,7 +259,12 @@ impl Log {
         let key = keyed(details_key(tenant, id, PAYLOAD), []);
         let kept = number(self.kept_payload_bytes.try_into().unwrap_or(i64::MAX));
         let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept));
-        delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
+        const DOING: &str = "deleting a payload";
+        let Some(first) = take_if(&self.dynamodb, &self.table, key, is_large, DOING).await? else { return Ok(()) };
+        for part in payload::other_parts(&first) {
+            delete_if(&self.dynamodb, &self.table, keyed(part, []), DELIVERY.exists(), DOING).await?;
+        }
+        Ok(())
     }
 
     /// Reads the states of the deliveries in `ids` that are in the log. The read is strongly consistent.
@@ -311,9 +313,22 @@ impl Log {
         let is_kept = |item: &&Item| {
             delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
         };
-        let item = found.get(&apart).or(Some(state)).filter(is_kept);
-        let payload = item.map(|item| payload::read(id.destination, item)).transpose()?;
-        Ok(Some((delivery, payload.flatten())))
+        let shared = if delivery.is_shared { self.apart(tenant, &delivery).await? } else { None };
+        let item = shared.as_ref().or(found.get(&apart)).or(Some(state)).filter(is_kept).cloned();
+        let payload = match item {
+            Some(item) => payload::read(id.destination, &self.whole(item).await?)?,
+            None => None,
+        };
+        Ok(Some((delivery, payload)))
+    }
+
+    /// Reads the payload that is stored apart from a delivery's state: its own, or one that it shares with others.
+    pub(super) async fn apart(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Item>> {
+        let key = match delivery.is_shared {
+            true => shared_key(tenant, delivery),
+            false => details_key(tenant, &delivery.id, PAYLOAD),
+        };
+        Ok(self.get_all(vec![key.clone()]).await?.remove(&key))
     }
 
     /// [Finds](Self::find) a delivery for its tenant. After the retention period, it counts as deleted.

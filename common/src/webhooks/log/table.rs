@@ -21,7 +21,7 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{DeliveryId, Millis, Retention, Shard, Status},
+    webhooks::delivery::{Delivery, DeliveryId, Millis, Retention, Shard, Status, WebhookId},
 };
 
 /// The delivery log. Cloning is cheap.
@@ -203,6 +203,17 @@ pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> Opti
 /// The partition with a delivery's payload and earlier attempts.
 pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
     format!("{tenant}/{}/{}", id.shard(), id.moment())
+}
+
+/// The partition with the payload that the deliveries of an event share. A delivery is one of them only if its log
+/// contains the whole id of its job.
+pub(super) fn shared_partition(tenant: &TenantId, of: &Delivery) -> String {
+    let webhook_id = WebhookId::of(tenant, &of.job_id, of.event.as_str(), "");
+    format!("{tenant}/event/{}", DeliveryId { webhook_id, ..of.id }.moment())
+}
+
+pub(super) fn shared_key(tenant: &TenantId, of: &Delivery) -> Key {
+    [shared_partition(tenant, of), PAYLOAD.to_owned()]
 }
 
 pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> Key {

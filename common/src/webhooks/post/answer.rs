@@ -44,6 +44,8 @@ pub(super) struct Read<'a> {
     pub(super) url: &'a Url,
     /// The endpoint's custom headers, if any.
     pub(super) headers: Option<&'a Headers>,
+    /// The size of the request's body.
+    pub(super) bytes: usize,
     pub(super) now: Timestamp,
     pub(super) deadline: Instant,
 }
@@ -55,7 +57,8 @@ impl Read<'_> {
         let status = response.status();
         if !status.is_success() {
             let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, self.now)));
-            let detail = redirected(self.url, &response).map(|text| Detail::new(self.masked(text)));
+            let detail = redirected(self.url, &response).or_else(|| too_large(status, self.bytes));
+            let detail = detail.map(|text| Detail::new(self.masked(text)));
             let response = Some(self.masked(beginning(response).await));
             return Posted { outcome, response, detail };
         }
@@ -93,6 +96,13 @@ async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
 fn is_invalid(error: &hyper::Error) -> bool {
     let kind = cause_of::<io::Error>(error).map(io::Error::kind);
     matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
+}
+
+/// Explains a response that means that the receiver rejects a body of this size.
+fn too_large(status: StatusCode, bytes: usize) -> Option<String> {
+    let kb = bytes.div_ceil(1024);
+    let text = format!("The receiver accepts no body of this size ({kb} KB). Raise its limit for request bodies");
+    (status == StatusCode::PAYLOAD_TOO_LARGE).then_some(text)
 }
 
 /// Describes the target of a redirect, without its query, which often contains a credential.

@@ -195,7 +195,17 @@ async fn why(client: &Client, url: &str) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn a_burst_to_a_receiver_shares_the_connections_that_it_has_opened() {
+async fn the_detail_of_a_413_names_the_size_of_the_body() {
+    const TOO_LARGE: &[u8] = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![TOO_LARGE]]]).await;
+    let posted = try_to_post(&client(), &format!("http://receiver.example:{port}/")).await.expect("an answer");
+    assert_eq!(posted.outcome, Outcome::Failed(Failure::Status(413, None)));
+    let detail = "The receiver accepts no body of this size (1 KB). Raise its limit for request bodies";
+    assert_eq!(posted.detail, Some(Detail::new(detail)));
+}
+
+#[tokio::test]
+async fn a_burst_shares_the_connections_that_it_has_opened() {
     const POSTS: usize = 200;
     let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![OK]; POSTS]]).await;
     let client = client_for(POSTS, here(), rustls::RootCertStore::empty());

@@ -20,7 +20,7 @@ use crate::{id::TenantId, lock::lock};
 
 /// The number of connections to an origin that are opened at a time for an organization: half of the most common queue.
 const MOST: usize = 64;
-/// How long a new connection counts as not accepted, if nothing has arrived on it.
+/// The time for which a new connection counts as not accepted, if nothing has arrived on it.
 const UNACCEPTED: Duration = Duration::from_millis(100);
 
 /// The turns of each organization and origin with connections that are being opened.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tests::{Doomed, Receiver, Switch, World, at_each_call, event, records, world::tables::Item};
 use tokio::time::Instant;
 
-use super::HOUR;
+use super::{HOUR, log::noise};
 
 /// The time limit for a process to handle all consequences of an event. The process may have to wait for redelivered
 /// messages.
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends an event to an endpoint that accepts it and to a flaky one that fails once. The calls with these numbers fail
 /// in the first worker, which is followed by a healthy worker. With `waits`, the flaky endpoint has been silent for an
-/// hour. Returns whether a call failed, and the violations.
-async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bool, Result<(), String>) {
+/// hour. The event has this many incompressible bytes. Returns whether a call failed, and the violations.
+async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool, bytes: usize) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (good, flaky) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
@@ -29,7 +29,9 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
         world.make_silent(&tenant, &id, Timestamp::now().before(HOUR)).await;
     }
     world.come_back_after(1).await;
-    world.enqueue("job-events", event(&tenant.id, "j")).await;
+    let mut event = event(&tenant.id, "j");
+    event["result"] = noise(bytes).into();
+    world.enqueue("job-events", event).await;
 
     let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, the flaky one waits: {waits}");
     let settings = [("RETRY_SCHEDULE", "0,0"), ("DELIVERY_TIMEOUT", "1")];
@@ -78,8 +80,8 @@ async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
 }
 
 /// Makes each call fail in turn.
-async fn live_through_all(length: u64, takes_effect: bool, waits: bool) {
-    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits);
+async fn live_through_all(length: u64, takes_effect: bool, waits: bool, bytes: usize) {
+    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits, bytes);
     let lives = at_each_call(0.., live).await;
     let failed: Vec<_> = lives.all.iter().filter_map(|(_, end)| end.as_ref().err()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
@@ -88,27 +90,34 @@ async fn live_through_all(length: u64, takes_effect: bool, waits: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_of_its_calls() {
-    live_through_all(u64::MAX, false, false).await;
+    live_through_all(u64::MAX, false, false, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_after_any_of_its_calls() {
-    live_through_all(u64::MAX, true, false).await;
+    live_through_all(u64::MAX, true, false, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_call_may_fail_with_its_repetitions() {
-    live_through_all(3, false, false).await;
+    live_through_all(3, false, false, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_after_any_call_for_parked_deliveries() {
-    live_through_all(u64::MAX, true, true).await;
+    live_through_all(u64::MAX, true, true, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_call_for_parked_deliveries() {
-    live_through_all(u64::MAX, false, true).await;
+    live_through_all(u64::MAX, false, true, 10).await;
+}
+
+/// The payload of this event is divided among two items.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_may_die_at_any_call_for_a_large_event() {
+    live_through_all(u64::MAX, true, false, 700_000).await;
+    live_through_all(u64::MAX, false, true, 700_000).await;
 }
 
 /// The redelivered record covers all destinations of the event.

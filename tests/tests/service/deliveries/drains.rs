@@ -231,7 +231,7 @@ async fn messages_of_the_previous_version_are_handled() {
         let told = JobEvent::parse(&event(&tenant.id, number).to_string(), at).expect("an event");
         let destination = Destination::Endpoint(endpoint.parse().expect("an id"));
         let delivery = Delivery { next_attempt_at: Some(at), ..Delivery::first(&told, &destination, 1) };
-        let payload = Payload { destination, body: told.body, trace: None };
+        let payload = Payload { destination, body: told.body.into(), trace: None };
         let (log, owner) = (world.delivery_log(), tenant.id.parse().expect("a tenant"));
         let first = log.first_row(&owner, &delivery, Some(&payload), Timestamp::now());
         assert!(matches!(log.begin(vec![first]).await[..], [Ok(())]));

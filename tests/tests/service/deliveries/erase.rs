@@ -36,7 +36,7 @@ async fn failed(book: &Book, tenant: &Tenant, endpoint: &str) -> Delivery {
     (delivery.attempts, delivery.last_attempt) = (1, Some(attempt(9)));
     let earlier = book.log.attempts_row(&owner, &delivery, &delivery, book.now).expect("it does not fit");
     (delivery.attempts, delivery.last_attempt, delivery.earlier) = (3, Some(attempt(7)), vec![attempt(8)]);
-    book.put(vec![earlier, book.log.payload_row(&owner, &delivery.id, &payload, book.now)]).await;
+    book.put([vec![earlier], book.log.payload_rows(&owner, &delivery.id, &payload, book.now)].concat()).await;
     let first = book.log.first_row(&owner, &delivery, None, book.now);
     assert!(book.log.begin(vec![first]).await.iter().all(Result::is_ok));
     delivery

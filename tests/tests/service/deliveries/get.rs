@@ -111,7 +111,7 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
         detail: Some(Detail::new("\\".repeat(240))),
         ..Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery)
     };
-    let mut rows = vec![book.log.payload_row(&id(&tenant), &delivery.id, &payload, book.now)];
+    let mut rows = book.log.payload_rows(&id(&tenant), &delivery.id, &payload, book.now);
     for number in 1..=300 {
         let attempt = Attempt { at: book.now.after(SECOND * number), ..largest.clone() };
         (delivery.attempts, delivery.last_attempt) = (number, Some(attempt));

@@ -55,7 +55,7 @@ async fn a_log_that_cannot_be_written_does_not_repeat_deliveries() {
 }
 
 /// Incompressible text of this many bytes.
-fn noise(length: usize) -> String {
+pub(super) fn noise(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(7);
     std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
 }
@@ -70,8 +70,8 @@ async fn the_largest_event_fits_into_the_log() {
         r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"{url}","callback_secret":"{}","error":""#,
         "s".repeat(256),
     );
-    let event = format!("{head}{}\"}}", noise(256_000 - head.len() - 2));
-    assert_eq!(event.len(), 256_000);
+    let event = format!("{head}{}\"}}", noise(1_048_576 - head.len() - 2));
+    assert_eq!(event.len(), 1_048_576);
     world.make_origin_quick("t", &url).await;
     world.enqueue("job-events", event).await;
     world.poll("job-events").await;
@@ -94,7 +94,7 @@ async fn an_event_too_large_for_the_log_is_sent_nowhere() {
     let receiver = Receiver::start().await;
     world.make_origin_quick("t", &receiver.url("/")).await;
     let mut large = callback("t", "large", receiver.url("/large"));
-    large["result"] = json!(noise(256_000));
+    large["result"] = json!(noise(1_048_576));
     let batch = records([large, callback("t", "j", receiver.url("/"))]);
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));

@@ -149,8 +149,8 @@ async fn a_throttled_page_is_completed_in_the_same_sweep() {
     (deliveries[1].0.webhook_id, deliveries[1].0.id.webhook_id) = (webhook_id, webhook_id);
     let log = world.delivery_log();
     for (delivery, payload) in &deliveries {
-        let row = log.payload_row(&id(&tenant), &delivery.id, payload, book.now);
-        assert!(log.put(vec![((), row)]).await.is_empty());
+        let rows = log.payload_rows(&id(&tenant), &delivery.id, payload, book.now);
+        log.put_all(rows).await.expect("the write succeeds");
         let first = log.first_row(&id(&tenant), delivery, None, book.now);
         assert!(matches!(log.begin(vec![first]).await[..], [Ok(())]));
     }

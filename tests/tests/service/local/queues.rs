@@ -79,8 +79,8 @@ async fn a_group_is_returned_only_on_request_and_survives_a_redrive() {
         .send()
         .await
         .expect("the send succeeds");
-    // After ten receives, the message moves to the dead-letter queue.
-    for _ in 0..10 {
+    // After fifteen receives, the message moves to the dead-letter queue.
+    for _ in 0..15 {
         let received = receive(&client, &url, MessageSystemAttributeName::SentTimestamp).await;
         assert_eq!(group(&received[0]), None);
         let handle = received[0].receipt_handle().expect("a receipt handle");
@@ -184,12 +184,12 @@ async fn a_message_has_limits() {
     for group in ["", "a b", "caf\u{e9}", &"a".repeat(129)] {
         assert_eq!(code(send("one").message_group_id(group).send().await), invalid, "{group}");
     }
-    assert_eq!(code(send(&"a".repeat(262_145)).send().await), invalid);
-    let with_attribute = send(&"a".repeat(262_144 - 10)).message_attributes("name", attribute("a"));
+    assert_eq!(code(send(&"a".repeat(1_048_577)).send().await), invalid);
+    let with_attribute = send(&"a".repeat(1_048_576 - 10)).message_attributes("name", attribute("a"));
     assert_eq!(code(with_attribute.send().await), invalid, "name, type and value also count");
     assert_eq!(code(send("").send().await).as_deref(), Some("MissingParameter"));
 
-    assert_eq!(code(send(&"a".repeat(262_144)).send().await), None);
+    assert_eq!(code(send(&"a".repeat(1_048_576)).send().await), None);
     assert_eq!(code(send("one").delay_seconds(900).message_group_id("!".repeat(128)).send().await), None);
 }
 
@@ -209,7 +209,7 @@ async fn a_message_may_contain_the_characters_of_xml() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_has_limits() {
     let (_world, client, url) = queue().await;
-    let large = "a".repeat(131_073);
+    let large = "a".repeat(524_289);
     for (entries, expected) in [
         (vec![], "EmptyBatchRequest"),
         ((0..11).map(|id| entry(&id.to_string(), "one")).collect(), "TooManyEntriesInBatchRequest"),
@@ -222,7 +222,7 @@ async fn a_batch_has_limits() {
         let refused = send_batch(&client, &url, entries).await;
         assert_eq!(refused, Some(format!("AWS.SimpleQueueService.{expected}")));
     }
-    let entries = (0..10).map(|id| entry(&id.to_string(), &"a".repeat(26_000))).collect();
+    let entries = (0..10).map(|id| entry(&id.to_string(), &"a".repeat(104_000))).collect();
     assert_eq!(send_batch(&client, &url, entries).await, None);
 }
 

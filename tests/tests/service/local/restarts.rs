@@ -164,7 +164,7 @@ async fn a_restart_returns_messages_and_counts_their_receives() {
     let directory = Directory::new();
     let mut stack = directory.start().await;
     send(&stack, "job-events", "poison").await;
-    for receives in 1..=10 {
+    for receives in 1..=15 {
         let received = messages(&stack, "job-events").await;
         assert_eq!(attribute(&received[0], &RECEIVES), receives);
         drop(stack);
@@ -184,7 +184,7 @@ async fn a_dead_letter_remains_a_dead_letter() {
     let before = directory.start().await;
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]).message_body("poison");
     let id = send.message_group_id("a").send().await.expect("the send succeeds").message_id;
-    for _ in 0..10 {
+    for _ in 0..15 {
         let receive = before.sqs_client().receive_message().queue_url(&before.queues()["job-events"]);
         assert!(receive.visibility_timeout(0).send().await.expect("an answer").messages.is_some());
     }

@@ -523,6 +523,14 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
             world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": taken["delivery_id"]})).await.ok();
         }
     }
+    // The payload of a test is never shared.
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": created["webhook_endpoint_id"]})).await.ok();
+    world.handle_all().await;
+    let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint.clone()).await.ok()["deliveries"][0].clone();
+    let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 204});
+    world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
+    // The payload of several endpoints was stored a while ago.
+    world.set_where("deliveries", |item| item.contains_key("shared_at"), &json!({"shared_at": 0})).await;
     world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "taken"})).await.ok();
     let browser = Browser::new(world, &tenant.cookie);
     let page = browser.open(&format!("/console/endpoints/{}", text(&created["webhook_endpoint_id"]))).await;

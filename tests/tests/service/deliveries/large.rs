@@ -1,0 +1,87 @@
+//! Events of up to 1 MiB. A payload that does not fit into an item of the log is divided among several.
+
+use common::webhooks::delivery::Status;
+use serde_json::{Value, json};
+use tests::{Receiver, World, event};
+
+use super::{log::noise, read};
+
+/// A compressible or incompressible event of exactly this many bytes.
+fn event_of(tenant: &str, bytes: usize, is_random: bool) -> String {
+    let mut event = event(tenant, "j");
+    event["result"] = json!("");
+    let more = bytes - event.to_string().len();
+    event["result"] = if is_random { noise(more).into() } else { "a".repeat(more).into() };
+    assert_eq!(event.to_string().len(), bytes);
+    event.to_string()
+}
+
+/// The number of items with a payload or a part of one.
+async fn items(world: &World) -> usize {
+    let items = world.items("deliveries").await;
+    items.iter().filter(|item| item.keys().any(|name| name.starts_with("payload"))).count()
+}
+
+async fn lives(bytes: usize, is_random: bool, parts: usize) {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event_of(&tenant.id, bytes, is_random)).await;
+    let failed = world.only_logged(&tenant.id).await;
+    assert_eq!((failed.status, items(&world).await), (Status::Failed, parts), "{bytes}");
+    let fields = json!({"delivery_id": failed.id});
+    let shown = read(&world, &tenant, "get", fields.clone()).await.ok()["payload"].clone();
+    world.rpc(&tenant.key, "deliveries/resend", fields.clone()).await.ok();
+    world.handle_all().await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 2);
+    assert!(received.iter().all(|one| Some(&*one.body) == shown.as_str().map(str::as_bytes)), "{bytes}");
+    let is_kept = usize::from(!is_random);
+    assert_eq!(items(&world).await, is_kept, "a small one is kept, and all parts of a large one are deleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_each_size_are_delivered_logged_and_resent() {
+    for (bytes, parts) in [(300 << 10, 1), (399 << 10, 2), (401 << 10, 2), (700 << 10, 2), (1 << 20, 3)] {
+        lives(bytes, true, parts).await;
+    }
+    lives(1 << 20, false, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_event_is_received_by_pull_and_erased() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
+    let endpoint = created["webhook_endpoint_id"].clone();
+    for _ in 0..3 {
+        let job = format!("\"{}\"", fastrand::u32(..));
+        world.deliver(event_of(&tenant.id, (1 << 20) - 20, true).replace("\"j\"", &job)).await;
+    }
+    let mut received: Vec<Value> = Vec::new();
+    while received.len() < 3 {
+        let page = world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": endpoint})).await;
+        assert!(page.ok().to_string().len() < 6_000_000);
+        received.extend(page.ok()["deliveries"].as_array().expect("a list").iter().cloned());
+    }
+    for delivery in received {
+        assert!(delivery["body"].as_str().is_some_and(|body| body.len() > 1 << 20));
+        let settlement =
+            json!({"delivery_id": delivery["delivery_id"], "lease": delivery["lease"], "status_code": 204});
+        let settled = world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settlement]})).await;
+        assert_eq!(settled.ok()["settlements"][0]["result"], "settled");
+    }
+    assert_eq!(items(&world).await, 0, "large payloads are not kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parts_of_a_payload_are_erased_together() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event_of(&tenant.id, 1 << 20, true)).await;
+    assert_eq!(items(&world).await, 3);
+    world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "j"})).await.ok();
+    assert_eq!(items(&world).await, 0);
+}
