@@ -164,10 +164,10 @@ impl Log {
         let Some(item) = leased else { return Ok(None) };
         let delivery = read_delivery(id, &item)?;
         let mut payload = payload::read(id.destination, &item)?;
-        if payload.is_none() {
-            if let Some(apart) = self.apart(tenant, &delivery).await? {
-                payload = payload::read(id.destination, &self.whole(apart).await?)?;
-            }
+        if payload.is_none()
+            && let Some(apart) = self.apart(tenant, &delivery).await?
+        {
+            payload = payload::read(id.destination, &self.whole(apart).await?)?;
         }
         if payload.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.

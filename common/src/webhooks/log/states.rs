@@ -204,7 +204,7 @@ impl Log {
             let is_apart = before.pull.is_some() || before.is_shared;
             let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && !is_apart;
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
-            let moved = is_moved.then(|| self.payload_rows(tenant, id, &payload, now)).unwrap_or_default();
+            let moved = if is_moved { self.payload_rows(tenant, id, &payload, now) } else { Vec::new() };
             let after = before.clone().reopened(trigger, due, now);
             self.put_all([self.due_row(tenant, &after, now)]).await?;
             let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
