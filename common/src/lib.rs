@@ -30,6 +30,7 @@ pub mod paging;
 pub mod patch;
 pub mod presentation;
 pub mod random;
+pub mod streams;
 pub mod telemetry;
 pub mod timestamp;
 pub mod webhooks;

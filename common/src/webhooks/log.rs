@@ -28,11 +28,14 @@ mod parked;
 mod payload;
 pub mod pull;
 pub mod recovery;
+mod room;
 pub mod search;
 mod states;
 mod table;
 
 pub use self::{
+    payload::Shared,
+    room::Room,
     states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
     table::{Log, Row},
 };

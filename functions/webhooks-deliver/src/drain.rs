@@ -26,6 +26,7 @@ use common::{
     webhooks::{
         delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status, Trigger},
         endpoints::{Endpoint, Gate, Shown},
+        log::Room,
         queue::DrainMessage,
     },
 };
@@ -42,7 +43,7 @@ use tokio::{
 use crate::{
     attempt::{Made, Sender},
     batch::Batch,
-    ledger::{Ledger, Room},
+    ledger::Ledger,
     outgoing::Due,
     places::Place,
     record::{EARLY, Record, Undone},
@@ -337,7 +338,7 @@ impl Round<'_> {
     /// Reads a parked delivery, and ends it if it needs no attempt.
     async fn look(&self, parked: Parked, lane: &Lane) -> Result<Looked> {
         let Self { tenant, ledger, batch, .. } = self;
-        let (found, now) = (ledger.read(&parked).await?, Timestamp::now());
+        let (found, now) = (ledger.log.find_parked(&parked).await?, Timestamp::now());
         let (delivery, payload, room) = match found {
             Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
             left_over => {

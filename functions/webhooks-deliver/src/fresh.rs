@@ -12,6 +12,7 @@ use common::{
         destination::{EndpointUrl, SigningSecret},
         endpoints::Endpoint,
         event::{Audience, JobEvent},
+        log::Shared,
     },
 };
 
@@ -19,7 +20,7 @@ use crate::{
     attempt::Sender,
     batch::{Batch, all},
     ledger::Ledger,
-    outgoing::{Due, Shared},
+    outgoing::Due,
     record::{Record, Undone},
 };
 
@@ -51,7 +52,7 @@ pub(crate) async fn event(
             let to: Vec<_> = interested.collect();
             // The log finds a shared payload by the id of the job, of which it contains only so much.
             let may_share = to.len() > 1 && event.job_id.len() <= JOB_ID_BYTES;
-            let content = (&body, may_share.then(Shared::default));
+            let content = (&body, may_share.then(Arc::<Shared>::default));
             let first = |it: &Arc<Endpoint>| {
                 let (to, content) = (Destination::Endpoint(it.id), (content.0, content.1.as_ref()));
                 Due::first(record, &event, content, to, Some(Arc::clone(it)), it.health.gate)

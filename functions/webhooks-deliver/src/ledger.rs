@@ -21,7 +21,6 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ops::ControlFlow::{Break, Continue},
-    sync::Arc,
     time::Duration,
 };
 
@@ -31,29 +30,23 @@ use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
-    random,
+    random, streams,
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DueAttempt, Parked, Payload, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DueAttempt, Parked, SHARDS, Status, retry_schedule},
         drains::Drains,
         endpoints::{Endpoints, Health, HoldFor, disable_after},
-        log::{Log, Row},
+        log::{Log, Row, Shared},
         queue::Queues,
     },
 };
-use futures::{Stream, StreamExt, future::join_all, stream};
-use tokio::{
-    sync::{
-        OwnedSemaphorePermit, Semaphore, SemaphorePermit,
-        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    },
-    time::timeout,
-};
+use futures::{StreamExt, future::join_all, stream};
+use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
 use crate::{
     news, observe,
-    outgoing::{Due, Ended, Shared},
+    outgoing::{Due, Ended},
     plan::Plan,
     reads::Reads,
     record::Undone,
@@ -64,17 +57,9 @@ use crate::{
 const CHUNK: usize = 25;
 /// The maximum number of chunks that are stored concurrently.
 const CHUNKS: usize = 16;
-/// The maximum number of chunks with large bodies that are stored concurrently for an organization, and the maximum
-/// total size of the bodies for all of them. A write needs several times the memory of its body, and the template gives
-/// the function 512 MB.
-const HEAVY_CHUNKS: usize = 2;
-const CHUNKS_KB: u32 = 16 * 1024;
-/// The maximum number of chunks of parked attempts that a process stores concurrently. More of them would delay the
-/// attempts that are made at once if a table is busy.
-const PARKING: usize = 2;
-/// The maximum total size of the bodies that drains have read, and more than the size of any body.
-const DRAINED_KB: usize = 128 * 1024;
-const BODY_KB: u32 = 1100;
+/// The maximum number of chunks of parked attempts that a process stores concurrently, and of chunks with large bodies
+/// for an organization. More of them would delay the attempts that are made at once if a table is busy.
+const FEW: usize = 2;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
 const LINGER: Duration = Duration::from_millis(50);
@@ -94,20 +79,7 @@ pub(crate) struct Ledger {
     /// A failing endpoint is disabled after this long; zero means never.
     disable_after: Duration,
     parking: Semaphore,
-    /// A permit for each kilobyte of the bodies that drains have read.
-    drained: Arc<Semaphore>,
 }
-
-/// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
-/// `room` contains a permit for each of the [`CHUNKS_KB`]. The memory is taken until the result is dropped.
-async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
-    let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
-    // The semaphore is never closed.
-    room.acquire_many(kb).await.ok()
-}
-
-/// The memory for a body that was read.
-pub(crate) type Room = Option<OwnedSemaphorePermit>;
 
 /// The results that a batch's attempts have passed on.
 pub(crate) struct Inbox {
@@ -119,46 +91,11 @@ pub(crate) struct Inbox {
     pub(crate) heavy: UnboundedReceiver<Ended>,
 }
 
-/// Divides results by their organizations.
-fn by_tenant(inbox: UnboundedReceiver<Ended>) -> impl Stream<Item = UnboundedReceiver<Ended>> {
-    let inboxes = HashMap::<TenantId, UnboundedSender<Ended>>::new();
-    stream::unfold((inbox, inboxes), async |(mut inbox, mut inboxes)| {
-        loop {
-            let ended = inbox.recv().await?;
-            match inboxes.get(&ended.due.tenant) {
-                // The receiver lives as long as the sender.
-                Some(known) => drop(known.send(ended)),
-                None => {
-                    let (sender, new) = unbounded_channel();
-                    inboxes.insert(ended.due.tenant.clone(), sender.clone());
-                    sender.send(ended).ok();
-                    return Some((new, (inbox, inboxes)));
-                }
-            }
-        }
-    })
-}
-
 /// The total size of the different bodies in a chunk.
 fn bytes(chunk: &[Ended]) -> usize {
     let bodies: HashMap<_, _> =
         chunk.iter().map(|ended| &ended.due.payload.body).map(|body| (body.as_ptr(), body.len())).collect();
     bodies.into_values().sum()
-}
-
-/// Collects results that arrive at about the same time.
-fn chunks(inbox: UnboundedReceiver<Ended>) -> impl Stream<Item = Vec<Ended>> {
-    stream::unfold(inbox, async |mut inbox| {
-        let mut chunk = Vec::new();
-        let fill = async {
-            let mut room = CHUNK;
-            while room > 0 && inbox.recv_many(&mut chunk, room).await > 0 {
-                room = CHUNK.saturating_sub(chunk.len());
-            }
-        };
-        let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
-        (!is_closed).then_some((chunk, inbox))
-    })
 }
 
 /// The needs of a delivery's next attempt.
@@ -205,7 +142,7 @@ impl Entry {
     /// The payload that this delivery will share, if it does.
     fn shared(&self) -> Option<&Shared> {
         let is_apart = matches!(self.plan, Plan::Begin { payload_in_state: false, .. });
-        self.ended.due.shared.as_ref().filter(|_| is_apart)
+        self.ended.due.shared.as_deref().filter(|_| is_apart)
     }
 
     /// Tells the attempt whether its result was stored. Returns the number of its record if that stays in its queue.
@@ -235,21 +172,8 @@ impl Ledger {
             hold_for: HoldFor::from_env(env)?,
             schedule: retry_schedule(env)?,
             disable_after: disable_after(env)?,
-            parking: Semaphore::new(PARKING),
-            drained: Arc::new(Semaphore::new(DRAINED_KB)),
+            parking: Semaphore::new(FEW),
         })
-    }
-
-    /// Reads a parked delivery with its payload, when there is memory for it. The memory is taken until the third value
-    /// is dropped.
-    pub(crate) async fn read(&self, parked: &Parked) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
-        // The semaphore is never closed.
-        let mut room = Arc::clone(&self.drained).acquire_many_owned(BODY_KB).await.ok();
-        let Some((delivery, payload)) = self.log.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
-        let needed = payload.as_ref().map_or(0, |payload| payload.body.len() / 1024);
-        let unused = room.as_mut().and_then(|room| room.split(room.num_permits().saturating_sub(needed)));
-        drop(unused);
-        Ok(Some((delivery, payload, room)))
     }
 
     /// Stores ended and parked attempts until their batch ends. Returns the numbers of the records that stay in their
@@ -259,8 +183,8 @@ impl Ledger {
         Inbox { ended, parked, heavy }: Inbox,
         is_repeated: impl Fn(usize) -> bool,
     ) -> Vec<(usize, Undone)> {
-        let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
         let store = |chunk: Vec<Ended>| self.store(chunk, &is_repeated);
+        let chunks = |inbox| streams::chunks(inbox, CHUNK, LINGER);
         let ended = chunks(ended).map(store).buffer_unordered(CHUNKS);
         let parked = chunks(parked).map(async |chunk| {
             // The semaphore is never closed.
@@ -268,12 +192,13 @@ impl Ledger {
             store(chunk).await
         });
         let store_heavy = async |chunk: Vec<Ended>| {
-            let _room = admit(&room, bytes(&chunk)).await;
+            // A write needs several times the memory of its body.
+            let _room = self.log.room(4 * bytes(&chunk)).await;
             store(chunk).await
         };
-        let heavy = by_tenant(heavy)
-            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(HEAVY_CHUNKS)));
-        let stored = stream::select(stream::select(ended, parked.buffer_unordered(PARKING)), heavy);
+        let heavy = streams::divided(heavy, |ended: &Ended| ended.due.tenant.clone())
+            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(FEW)));
+        let stored = stream::select(stream::select(ended, parked.buffer_unordered(FEW)), heavy);
         stored.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
@@ -372,9 +297,8 @@ impl Ledger {
     async fn put_shared(&self, entries: &[Entry], now: Timestamp) -> Vec<(usize, Error)> {
         let puts = entries.iter().enumerate().map(async |(number, entry)| {
             let Due { tenant, payload, .. } = &entry.ended.due;
-            let put = async || self.log.put_shared(tenant, &entry.after, payload, now).await.is_ok();
             let is_stored = match entry.shared() {
-                Some(shared) => *shared.get_or_init(put).await,
+                Some(shared) => self.log.share(shared, tenant, &entry.after, payload, now).await,
                 None => true,
             };
             (!is_stored).then_some((number, Error::Busy))
@@ -540,28 +464,5 @@ fn fail(entries: &mut [Entry], failed: impl IntoIterator<Item = (usize, Error)>)
         if let Some(entry) = entries.get_mut(number) {
             entry.written = Err(error);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn chunks_wait_for_memory_and_one_that_is_too_large_is_alone() {
-        const HALF: usize = CHUNKS_KB as usize * 1024 / 2;
-        let room = Semaphore::new(CHUNKS_KB as usize);
-        let fits = |bytes| admit(&room, bytes).now_or_never().flatten();
-        let (first, second) = (fits(HALF), fits(HALF));
-        assert!(first.is_some() && second.is_some() && fits(1024).is_none());
-        drop(first);
-        assert!(fits(HALF * 5).is_none(), "it would not be alone");
-        drop(second);
-        let large = fits(HALF * 5);
-        assert!(large.is_some() && fits(1024).is_none());
-        drop(large);
-        assert!(fits(HALF).is_some());
     }
 }

@@ -16,9 +16,10 @@ use common::{
         destination::Target,
         endpoints::{Endpoint, Gate, Gated, Health, Shown},
         event::JobEvent,
+        log::{HELD_WITH_STATE, Shared},
     },
 };
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::oneshot;
 
 use crate::record::Record;
 
@@ -38,18 +39,12 @@ pub(crate) struct Due {
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
     /// The payload that the event's deliveries share, if they do.
-    pub(crate) shared: Option<Shared>,
+    pub(crate) shared: Option<Arc<Shared>>,
     /// The attempt's row, if it was parked.
     pub(crate) parked: Option<Parked>,
     /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
     pub(crate) mark: Option<Arc<Mark>>,
 }
-
-/// The largest body that is stored together with those of other organizations.
-const LIGHT: usize = 16 * 1024;
-
-/// Whether this process has stored the payload that an event's deliveries share.
-pub(crate) type Shared = Arc<OnceCell<bool>>;
 
 /// A delivery whose due attempt has ended, was parked, or could not be made.
 pub(crate) struct Ended {
@@ -66,7 +61,7 @@ impl Due {
     pub(crate) fn first(
         record: &Record,
         event: &JobEvent,
-        (body, shared): (&Body, Option<&Shared>),
+        (body, shared): (&Body, Option<&Arc<Shared>>),
         destination: Destination,
         endpoint: Option<Arc<Endpoint>>,
         gate: Gate,
@@ -145,7 +140,7 @@ impl Ended {
     /// Whether storing this result writes a large body.
     pub(crate) fn is_heavy(&self) -> bool {
         let is_delivered = matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)));
-        !is_delivered && !self.due.is_stored && self.due.payload.body.len() > LIGHT
+        !is_delivered && !self.due.is_stored && self.due.payload.body.len() > HELD_WITH_STATE
     }
 
     pub(crate) fn stored_to(self, stored: oneshot::Sender<bool>) -> Self {

@@ -8,6 +8,7 @@
 
 use super::{
     items::{DELIVERY, DESTINATION},
+    room::{LARGEST, Room},
     table::{Log, Row, key_of, keyed},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, Parked, Receiver},
+    webhooks::delivery::{Delivery, Parked, Payload, Receiver},
 };
 
 /// Sorts after every character of a receiver's key.
@@ -55,6 +56,14 @@ impl Log {
             last = Some(parked.receiver);
         }
         Ok(receivers)
+    }
+
+    /// Reads a parked delivery with its payload, once there is room for it.
+    pub async fn find_parked(&self, parked: &Parked) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
+        let mut room = self.room(LARGEST).await;
+        let Some((delivery, payload)) = self.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
+        room.shrink(payload.as_ref().map_or(0, |payload| payload.body.len()));
+        Ok(Some((delivery, payload, room)))
     }
 
     /// Reads up to `limit` of the attempts that wait for `receiver`, oldest first, after `last`.

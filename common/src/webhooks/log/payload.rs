@@ -3,6 +3,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lz4_flex::block;
+use tokio::sync::OnceCell;
 
 use super::{
     items::SHARED_AT,
@@ -28,8 +29,9 @@ attributes! { pub(super)
     // A plain body, and a compressed body preceded by its uncompressed length.
     RAW = "payload", LZ4 = "payload_lz4",
     CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret", TRACE = "trace",
-    // The number of items among which the body is divided, if there are several.
-    PARTS = "parts",
+    // The number of items among which the body is divided, if there are several, and a part of it. The names differ
+    // from those of a whole body, so that an earlier version does not take a part for the whole.
+    PARTS = "parts", RAW_PART = "payload_part", LZ4_PART = "payload_lz4_part",
 }
 /// The attributes of a payload in every item that stores one.
 pub(super) const ATTRIBUTES: [Attribute; 5] = [RAW, LZ4, CALLBACK_URL, CALLBACK_SECRET, TRACE];
@@ -73,6 +75,10 @@ fn compress(body: &[u8]) -> Vec<u8> {
     [&length[..], &block::compress_with_dict(body, DICTIONARY)].concat()
 }
 
+/// Whether a process has stored the payload that an event's deliveries share, once it has tried.
+#[derive(Default)]
+pub struct Shared(OnceCell<bool>);
+
 impl Log {
     /// Builds the rows with the payload of a delivery that did not succeed immediately.
     #[must_use]
@@ -80,8 +86,20 @@ impl Log {
         self.rows(details_partition(tenant, id), payload, now).map(Row).collect()
     }
 
-    /// Stores the payload that the deliveries of an event share, of which `delivery` is one.
-    pub async fn put_shared(
+    /// Stores the payload that the deliveries of an event share, of which `delivery` is one, unless this process has
+    /// already tried. Returns whether it was stored.
+    pub async fn share(
+        &self,
+        Shared(stored): &Shared,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        payload: &Payload,
+        now: Timestamp,
+    ) -> bool {
+        *stored.get_or_init(async || self.put_shared(tenant, delivery, payload, now).await.is_ok()).await
+    }
+
+    async fn put_shared(
         &self,
         tenant: &TenantId,
         delivery: &Delivery,
@@ -98,6 +116,11 @@ impl Log {
     fn rows(&self, partition: String, payload: &Payload, now: Timestamp) -> impl Iterator<Item = Item> {
         let Packed { name, bytes } = Packed::new(&payload.body, 0);
         let parts = bytes.len().div_ceil(PART_BYTES).max(1);
+        let name = match parts {
+            1 => name,
+            _ if name == RAW => RAW_PART,
+            _ => LZ4_PART,
+        };
         (0..parts).map(move |part| {
             let mut item = self.item([partition.clone(), part_key(part)], [], now);
             let bytes = bytes.chunks(PART_BYTES).nth(part).unwrap_or_default();
@@ -120,16 +143,11 @@ impl Log {
             return Ok(first);
         }
         let found = self.get_all(keys.clone()).await?;
-        for name in [RAW, LZ4] {
-            let Some(mut all) = bytes(&first, name).map(<[u8]>::to_vec) else { continue };
-            let rest = keys.iter().map(|key| bytes(found.get(key)?, name));
-            match rest.collect::<Option<Vec<_>>>() {
-                Some(rest) => {
-                    all.extend(rest.concat());
-                    first.extend([name.with(AttributeValue::B(Blob::new(all)))]);
-                }
-                None => drop(first.remove(name.name())),
-            }
+        for (part, whole) in [(RAW_PART, RAW), (LZ4_PART, LZ4)] {
+            let rest = keys.iter().map(|key| bytes(found.get(key)?, part));
+            let all: Option<Vec<_>> = std::iter::once(bytes(&first, part)).chain(rest).collect();
+            let all = all.map(|all| whole.with(AttributeValue::B(Blob::new(all.concat()))));
+            first.extend(all);
         }
         Ok(first)
     }
@@ -165,8 +183,11 @@ const SMALL: usize = 640;
 /// 1 MiB can be slightly larger, because it has all nine members.
 const MAX_BODY_BYTES: usize = 2 << 20;
 
-/// The stored size of the body in `item`.
+/// The stored size of the body in `item`. A body that is divided among items is larger than any that is kept.
 pub(super) fn stored_bytes(item: &Item) -> usize {
+    if item.contains_key(PARTS.name()) {
+        return usize::MAX;
+    }
     [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)
 }
 

@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use super::{
     due::DueRow,
     items::*,
-    payload::{self, LZ4, Packed, RAW, TRACE},
+    payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
         Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
         tests_key,
@@ -258,7 +258,7 @@ impl Log {
     pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
         let key = keyed(details_key(tenant, id, PAYLOAD), []);
         let kept = number(self.kept_payload_bytes.try_into().unwrap_or(i64::MAX));
-        let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept));
+        let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept)).or(PARTS.exists());
         const DOING: &str = "deleting a payload";
         let Some(first) = take_if(&self.dynamodb, &self.table, key, is_large, DOING).await? else { return Ok(()) };
         for part in payload::other_parts(&first) {

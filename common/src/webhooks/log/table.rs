@@ -8,7 +8,10 @@ use std::{
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use futures::StreamExt;
 
-use super::items::{DELIVERY, DESTINATION, EXPIRES_AT};
+use super::{
+    items::{DELIVERY, DESTINATION, EXPIRES_AT},
+    room::Rooms,
+};
 use crate::{
     aws::{
         batch::{Left, put_request, read_all, write_all},
@@ -31,6 +34,7 @@ pub struct Log {
     pub(super) table: String,
     pub(super) retention: Retention,
     pub(super) kept_payload_bytes: usize,
+    pub(super) rooms: Rooms,
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
@@ -51,6 +55,7 @@ impl Log {
             retention: Retention::from_env(env)?,
             // DynamoDB accepts items of up to 400 KB.
             kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
+            rooms: Rooms::default(),
             gathered: None,
         })
     }
