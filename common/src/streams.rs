@@ -17,7 +17,7 @@ pub fn chunks<T>(inbox: UnboundedReceiver<T>, size: usize, linger: Duration) -> 
                 && inbox.recv_many(&mut chunk, room).await > 0
             {}
         };
-        // What has arrived by then is the chunk.
+        // The items that have arrived by then are the chunk.
         timeout(linger, fill).await.ok();
         Some((chunk, inbox))
     })
@@ -33,7 +33,7 @@ pub fn divided<T, K: Eq + Hash>(
         loop {
             let item = inbox.recv().await?;
             match known.get(&key(&item)) {
-                // Whoever has dropped the channel does not want the item.
+                // The channel may have been dropped, and then the item is not needed.
                 Some(known) => drop(known.send(item)),
                 None => {
                     let (sender, new) = unbounded_channel();
