@@ -525,7 +525,7 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     }
     // The payload of a test is never shared.
     world.rpc(&tenant.key, "webhooks/test", json!({"id": created["webhook_endpoint_id"]})).await.ok();
-    world.handle_all().await;
+    world.poll("deliveries").await;
     let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint.clone()).await.ok()["deliveries"][0].clone();
     let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 204});
     world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
