@@ -11,7 +11,7 @@
 //!   512 bytes, and earlier attempts are moved to other items when it reaches a kilobyte. Bodies over 640 bytes are
 //!   compressed (LZ4 with a dictionary).
 //! - The payload of an event to several endpoints, for those deliveries of it that need a payload apart from the state:
-//!   `<tenant>/event/<event>`. It is deleted with the last of them that is [erased](erase), and otherwise expires.
+//!   `<tenant>/event/<event>`. It is deleted with the last of them that is erased, and otherwise expires.
 //! - A sparse index of deliveries waiting to be received from a pull endpoint: [`pull`].
 //! - Parked attempts: `parked/<tenant>`.
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
