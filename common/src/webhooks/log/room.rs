@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::table::Log;
-
 /// The kilobytes of bodies that a process has room for. The template gives the delivery function 512 MB.
 const ALL: u32 = 128 * 1024;
 /// More bytes than any body has.
@@ -25,15 +23,9 @@ impl Default for Rooms {
     }
 }
 
-impl Log {
-    /// Waits until there is room for this many bytes. If they are more than all the room, waits for all of it.
-    pub async fn room(&self, bytes: usize) -> Room {
-        self.rooms.take(bytes).await
-    }
-}
-
 impl Rooms {
-    async fn take(&self, bytes: usize) -> Room {
+    /// Waits until there is room for this many bytes. If they are more than all the room, waits for all of it.
+    pub(super) async fn take(&self, bytes: usize) -> Room {
         // The semaphore is never closed.
         Room(Arc::clone(&self.0).acquire_many_owned(kilobytes(bytes)).await.ok())
     }

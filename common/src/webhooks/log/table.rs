@@ -10,7 +10,7 @@ use futures::StreamExt;
 
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT},
-    room::Rooms,
+    room::{Room, Rooms},
 };
 use crate::{
     aws::{
@@ -34,7 +34,7 @@ pub struct Log {
     pub(super) table: String,
     pub(super) retention: Retention,
     pub(super) kept_payload_bytes: usize,
-    pub(super) rooms: Rooms,
+    rooms: Rooms,
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
@@ -70,6 +70,11 @@ impl Log {
     #[must_use]
     pub fn gathering(self) -> Self {
         Self { gathered: Some(Arc::default()), ..self }
+    }
+
+    /// Waits until there is room in memory for bodies with this many bytes in total.
+    pub async fn room(&self, bytes: usize) -> Room {
+        self.rooms.take(bytes).await
     }
 
     /// Writes rows, in any order.
