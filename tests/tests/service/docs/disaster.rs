@@ -233,8 +233,9 @@ async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.come_back_after(0).await;
     world.enqueue("job-events", event(&tenant.id, "1")).await;
-    // This version expects a table that does not exist in the stack.
-    let poisoned = world.worker(&[("WEBHOOK_ENDPOINTS_TABLE", "absent")]);
+    // This version expects a table that does not exist in the stack. It does not know the queue either, so its messages
+    // come back at once instead of after seconds.
+    let poisoned = world.worker(&[("WEBHOOK_ENDPOINTS_TABLE", "absent"), ("JOB_EVENTS_QUEUE_URL", "absent")]);
     while world.counts("job-events-dead").await[0] == 0 {
         poisoned.poll("job-events").await.expect("a step");
     }
