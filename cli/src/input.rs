@@ -37,7 +37,8 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
             .hint("Pipe it into this command, or set FANFARE_SIGNING_SECRET."));
     }
     let is_padded = !secret.starts_with(is_visible) || !secret.ends_with(is_visible);
-    if is_padded || secret.trim_start_matches("whsec_").chars().filter(|c| is_visible(*c)).count() < FEWEST {
+    if is_padded || secret.strip_prefix("whsec_").unwrap_or(secret).chars().filter(|c| is_visible(*c)).count() < FEWEST
+    {
         let hint = "Leave out --secret, and a random secret is generated.";
         let needs = format!(
             "The signing secret needs {FEWEST} visible characters, not counting whsec_, without white space around them."

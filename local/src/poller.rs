@@ -165,3 +165,18 @@ fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
         Some(id) => bail!("the response names the record {id:?}, which is not in the batch"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_messages_of_a_mebibyte_are_two_batches() {
+        let message = |bytes| Message::builder().body("a".repeat(bytes)).build();
+        let sizes = |messages: Vec<Message>| batches(&messages).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes((0..10).map(|_| message(1 << 20)).collect()), [5, 5]);
+        assert_eq!(sizes((0..10).map(|_| message(1000)).collect()), [10]);
+        assert_eq!(sizes(vec![message(7_000_000), message(1)]), [1, 1], "a message that is too large is alone");
+        assert!(sizes(Vec::new()).is_empty());
+    }
+}

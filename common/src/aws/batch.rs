@@ -227,3 +227,29 @@ pub(crate) fn batches<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec
     let mut items = items.into_iter();
     std::iter::from_fn(move || Some(items.by_ref().take(size).collect()).filter(|batch: &Vec<T>| !batch.is_empty()))
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::primitives::Blob;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_by_its_items_and_its_bytes() {
+        let write = |bytes: usize| {
+            let body = AttributeValue::B(Blob::new(vec![0; bytes]));
+            (bytes, put_request(Item::from([("body".to_owned(), body)])))
+        };
+        let sizes = |writes: Vec<usize>| -> Vec<Vec<usize>> {
+            let batches = by_size(writes.into_iter().map(write).collect()).into_iter();
+            batches.map(|batch| batch.into_iter().map(|(bytes, _)| bytes).collect()).collect()
+        };
+        assert_eq!(sizes(vec![1; 51]), [vec![1; 25], vec![1; 25], vec![1]]);
+        let large = 400_000;
+        assert_eq!(
+            sizes(vec![large, large, large, 1, 1 << 21, 1]),
+            [vec![large; 2], vec![large, 1], vec![1 << 21], vec![1],]
+        );
+        assert!(sizes(Vec::new()).is_empty());
+    }
+}

@@ -98,6 +98,8 @@ pub const LINES: &[Line] = lines! {
         "SQS rejected a message in a batch. The message is resent immediately or by the sweep."
     ERROR "messages.unsent" [error]
         "A call to SQS failed, so a batch of messages was not sent. The batch is resent immediately or by the sweep."
+    WARN "messages.delayed" [error]
+        "SQS did not shorten the wait of messages that could not be processed. It redelivers them after three minutes."
     ERROR "record.failed" [message_id, cause]
         "A record could not be processed. SQS redelivers it; if it keeps failing, it becomes a [dead \
          letter](#dead-letters)."

@@ -11,7 +11,7 @@ pub use self::{
     endpoint_url::EndpointUrl,
     headers::Headers,
     signing::{PreviousSecret, SigningKeys, body_signature, standard_signatures},
-    signing_secret::{Flaw, SigningSecret},
+    signing_secret::SigningSecret,
 };
 
 /// The URL, the keys and an attempt's headers.

@@ -35,7 +35,7 @@ mod table;
 
 pub use self::{
     payload::Shared,
-    room::Room,
+    room::{Room, Rooms},
     states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
     table::{Log, Row},
 };

@@ -190,7 +190,7 @@ impl Retries {
             let call = self.sqs.change_message_visibility_batch().queue_url(url).set_entries(Some(batch.to_vec()));
             // After a failure, the messages are received again when the visibility timeout ends.
             if let Err(error) = Box::pin(call.send()).await.map_err(failure("shortening the wait of messages")) {
-                crate::log!("messages.unsent", ?error);
+                crate::log!("messages.delayed", ?error);
             }
         }
     }

@@ -26,7 +26,7 @@ use common::{
     webhooks::{
         delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status, Trigger},
         endpoints::{Endpoint, Gate, Shown},
-        log::Room,
+        log::{Room, Rooms},
         queue::DrainMessage,
     },
 };
@@ -80,6 +80,8 @@ struct Round<'a> {
     /// Attempts begin until this time, and later only while others are in progress.
     until: Instant,
     in_progress: AtomicUsize,
+    /// The room for the organization's bodies.
+    rooms: Rooms,
 }
 
 /// Makes parked attempts for some seconds, and schedules the next round.
@@ -100,7 +102,16 @@ pub(crate) async fn round(
         return Ok(drains.send_on(&message).await?);
     };
     let until = batch.last_start.min(Instant::now() + ROUND);
-    let round = Round { tenant, record, sender, ledger, batch, until, in_progress: AtomicUsize::new(0) };
+    let round = Round {
+        tenant,
+        record,
+        sender,
+        ledger,
+        batch,
+        until,
+        in_progress: AtomicUsize::new(0),
+        rooms: Rooms::of_one(),
+    };
     let (last, served) = round.serve(*drain, *after).await;
     // This read finds everything that was parked before it.
     let found = match served {
@@ -338,7 +349,7 @@ impl Round<'_> {
     /// Reads a parked delivery, and ends it if it needs no attempt.
     async fn look(&self, parked: Parked, lane: &Lane) -> Result<Looked> {
         let Self { tenant, ledger, batch, .. } = self;
-        let (found, now) = (ledger.log.find_parked(&parked).await?, Timestamp::now());
+        let (found, now) = (ledger.log.find_parked(&parked, &self.rooms).await?, Timestamp::now());
         let (delivery, payload, room) = match found {
             Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
             left_over => {

@@ -301,7 +301,8 @@ impl Ledger {
                 Some(shared) => self.log.share(shared, tenant, &entry.after, payload, now).await,
                 None => true,
             };
-            (!is_stored).then_some((number, Error::Busy))
+            // Not `Busy`, which means that the partition of the delivery's own row was throttled.
+            (!is_stored).then(|| (number, Error::Internal("the shared payload was not stored".to_owned())))
         });
         join_all(puts).await.into_iter().flatten().collect()
     }

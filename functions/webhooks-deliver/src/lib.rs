@@ -29,7 +29,7 @@ use common::{
 };
 use futures::FutureExt;
 use lambda_runtime::LambdaEvent;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     attempt::Sender,
@@ -60,6 +60,9 @@ mod turns;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
+
+/// The maximum time for a call that only hastens later work. The reserve includes it.
+const BRIEF: Duration = Duration::from_millis(500);
 
 /// The function, ready to handle batches. Clones share their state.
 #[derive(Clone)]
@@ -137,7 +140,9 @@ impl Deliver {
             }
         }
         if let Some(arn) = records.first().and_then(|record| record.event_source_arn.as_deref()) {
-            app.retries.soon(arn, &received).await;
+            // Bounded, because the response must not be lost: it acknowledges the other records.
+            let soon = timeout(BRIEF, app.retries.soon(arn, &received)).await;
+            soon.unwrap_or_else(|elapsed| common::log!("messages.delayed", error = ?elapsed));
         }
         Ok(response)
     }

@@ -31,7 +31,7 @@ pub struct SigningSecret(Zeroizing<String>);
 
 /// A property of a secret that makes it unsafe or impractical. Programs may choose such a secret, people may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+enum Flaw {
     /// It begins or ends with white space or an invisible character, as pasted text often does. The receiver's copy is
     /// then a different key, and no library can decode it as base64.
     Padded,
@@ -83,8 +83,7 @@ impl SigningSecret {
         if problems.is_empty() { Ok(secret) } else { Err(problems) }
     }
 
-    /// The flaws of the secret.
-    pub fn flaws(&self) -> impl Iterator<Item = Flaw> + use<> {
+    fn flaws(&self) -> impl Iterator<Item = Flaw> + use<> {
         let text = self.0.as_str();
         let is_padded = !text.starts_with(is_visible) || !text.ends_with(is_visible);
         let own = text.strip_prefix(PREFIX).unwrap_or(text);
@@ -93,10 +92,15 @@ impl SigningSecret {
         is_padded.then_some(Flaw::Padded).into_iter().chain(weak)
     }
 
+    /// The flaws of the secret, as the predicate of a sentence about it; `None` if it has none.
+    pub fn flawed(&self) -> Option<String> {
+        let flaws: Vec<_> = self.flaws().map(|flaw| flaw.to_string()).collect();
+        (!flaws.is_empty()).then(|| flaws.join(", and "))
+    }
+
     /// Adds the secret's flaws to the message about a change.
     pub fn remark(&self, done: &str) -> String {
-        let flaws: Vec<_> = self.flaws().map(|flaw| flaw.to_string()).collect();
-        if flaws.is_empty() { done.to_owned() } else { format!("{done}. The secret {}", flaws.join(", and ")) }
+        self.flawed().map_or_else(|| done.to_owned(), |flawed| format!("{done}. The secret {flawed}"))
     }
 
     /// Whether base64 decoders decode the secret to an empty key. Without the prefix, the secret may not be meant as

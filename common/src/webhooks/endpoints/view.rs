@@ -21,7 +21,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DestinationId, Shard},
-        destination::{Flaw, SigningSecret},
+        destination::SigningSecret,
         event::{EventFilter, WorkflowFilter},
     },
 };
@@ -55,8 +55,8 @@ pub struct EndpointView {
     pub updated_at: Timestamp,
     /// When the service stops signing with the previous secret. May be in the past.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// The flaws of the secret.
-    pub secret_flaws: Vec<Flaw>,
+    /// The flaws of the secret, as the predicate of a sentence about it. A list of endpoints does not read the secrets.
+    pub secret_is: Option<String>,
     /// When deliveries started to fail. None has succeeded since.
     pub failing_since: Option<Timestamp>,
     /// The latest failed attempt, accurate to within a minute.
@@ -76,10 +76,10 @@ pub struct EndpointView {
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 27] = [
+const VIEW: [Attribute; 26] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
-    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE, SIGNING_SECRET,
+    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
 ];
 
 impl Endpoints {
@@ -94,7 +94,8 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint, or the stored endpoint cannot be parsed.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
-        EndpointView::from_item(&self.get(tenant, id, &VIEW).await?.ok_or(NOT_FOUND)?)
+        let attributes = [&VIEW[..], &[SIGNING_SECRET]].concat();
+        EndpointView::from_item(&self.get(tenant, id, &attributes).await?.ok_or(NOT_FOUND)?)
     }
 }
 
@@ -122,7 +123,10 @@ impl EndpointView {
             previous_secret_expires_at: record
                 .optional_number(PREVIOUS_SECRET_EXPIRES_AT)
                 .map(Timestamp::from_millisecond),
-            secret_flaws: record.checked(SIGNING_SECRET, SigningSecret::parse)?.flaws().collect(),
+            secret_is: record
+                .optional_text(SIGNING_SECRET)
+                .and_then(|text| SigningSecret::parse(text).ok())
+                .and_then(|secret| secret.flawed()),
             failing_since: health.failing_since,
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,

@@ -11,13 +11,13 @@
 //! cannot be found by tenant; they expire.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::ControlFlow::{Break, Continue},
     time::Duration,
 };
 
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
-use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     items::*,
@@ -92,20 +92,19 @@ impl Log {
     /// Deletes the payloads that erased deliveries shared, unless another delivery of the same event is left. `shards`
     /// are all of the tenant's.
     pub async fn erase_shared(&self, tenant: &TenantId, erased: &[Delivery], shards: &[Shard]) -> Result<()> {
-        let (mut seen, mut unused) = (BTreeSet::new(), Vec::new());
-        for delivery in erased {
-            let partition = shared_partition(tenant, delivery);
-            if !seen.insert(partition.clone()) {
-                continue;
-            }
+        let different: BTreeMap<_, _> =
+            erased.iter().map(|delivery| (shared_partition(tenant, delivery), delivery)).collect();
+        let keys = different.into_iter().map(async |(partition, delivery)| {
             let others = shards.iter().filter_map(|shard| other(tenant, delivery, *shard)).collect::<Vec<_>>();
             let known = self.known(tenant, &others).await?;
-            if known.values().all(|other| !other.is_shared || other.erased_at.is_some()) {
-                unused.push(query_all(self.keys_in(partition), ERASING));
+            match known.values().any(|other| other.is_shared && other.erased_at.is_none()) {
+                true => Ok(Vec::new()),
+                false => query_all(self.keys_in(partition), ERASING).await,
             }
-        }
-        let keys = try_join_all(unused).await?.concat();
-        batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), ERASING).await
+        });
+        let keys: Vec<Vec<Item>> =
+            stream::iter(keys.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        batch_write(&self.dynamodb, &self.table, keys.concat().into_iter().map(delete_request), ERASING).await
     }
 
     /// Deletes a shard's oldest deliveries, with their payloads and attempts. Returns whether there are more.

@@ -8,7 +8,7 @@
 
 use super::{
     items::{DELIVERY, DESTINATION},
-    room::{LARGEST, Room},
+    room::{LARGEST, Room, Rooms},
     table::{Log, Row, key_of, keyed},
 };
 use crate::{
@@ -58,9 +58,9 @@ impl Log {
         Ok(receivers)
     }
 
-    /// Reads a parked delivery with its payload, once there is room for it.
-    pub async fn find_parked(&self, parked: &Parked) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
-        let mut room = self.room(LARGEST).await;
+    /// Reads a parked delivery with its payload, once there is room for it: `own` for the organization, and of all.
+    pub async fn find_parked(&self, parked: &Parked, own: &Rooms) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
+        let mut room = own.take(LARGEST).await.and(self.room(LARGEST).await);
         let Some((delivery, payload)) = self.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
         room.shrink(payload.as_ref().map_or(0, |payload| payload.body.len()));
         Ok(Some((delivery, payload, room)))

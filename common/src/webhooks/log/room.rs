@@ -11,32 +11,48 @@ pub(super) const LARGEST: usize = 1100 * 1024;
 
 /// Room for bodies, until it is dropped.
 #[must_use]
-pub struct Room(Option<OwnedSemaphorePermit>);
+pub struct Room(Vec<OwnedSemaphorePermit>);
 
 /// The room that is left. Clones share it.
 #[derive(Clone)]
-pub(super) struct Rooms(Arc<Semaphore>);
+pub struct Rooms(Arc<Semaphore>);
 
 impl Default for Rooms {
+    /// All the room of a process.
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(usize::try_from(ALL).unwrap_or(usize::MAX))))
+        Self::of(ALL)
     }
 }
 
 impl Rooms {
+    /// The part of it that one organization can take, so that its large bodies leave room for others.
+    pub fn of_one() -> Self {
+        Self::of(ALL / 4)
+    }
+
+    fn of(kilobytes: u32) -> Self {
+        Self(Arc::new(Semaphore::new(usize::try_from(kilobytes).unwrap_or(usize::MAX))))
+    }
+
     /// Waits until there is room for this many bytes. If they are more than all the room, waits for all of it.
     pub(super) async fn take(&self, bytes: usize) -> Room {
         // The semaphore is never closed.
-        Room(Arc::clone(&self.0).acquire_many_owned(kilobytes(bytes)).await.ok())
+        Room(Arc::clone(&self.0).acquire_many_owned(kilobytes(bytes)).await.into_iter().collect())
     }
 }
 
 impl Room {
+    /// Room in both.
+    pub(super) fn and(self, Self(other): Self) -> Self {
+        Self(self.0.into_iter().chain(other).collect())
+    }
+
     /// Gives up the room for more than this many bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
-        let Some(all) = &mut self.0 else { return };
-        let unused = all.num_permits().saturating_sub(usize::try_from(kilobytes(bytes)).unwrap_or(usize::MAX));
-        drop(all.split(unused));
+        let needed = usize::try_from(kilobytes(bytes)).unwrap_or(usize::MAX);
+        for permit in &mut self.0 {
+            drop(permit.split(permit.num_permits().saturating_sub(needed)));
+        }
     }
 }
 
@@ -66,5 +82,16 @@ mod tests {
         assert!(large.is_some() && fits(1024).is_none());
         drop(large);
         assert!(fits(HALF).is_some());
+    }
+
+    #[test]
+    fn an_organization_leaves_room_for_others() {
+        let (all, own) = (Rooms::default(), Rooms::of_one());
+        let take = |own: &Rooms| Some(own.take(LARGEST).now_or_never()?.and(all.take(LARGEST).now_or_never()?));
+        let mut held: Vec<_> = std::iter::from_fn(|| take(&own)).collect();
+        assert_eq!(held.len(), 29);
+        assert!(take(&Rooms::of_one()).is_some(), "another one has room");
+        held[0].shrink(1024);
+        assert!(take(&own).is_some(), "small bodies leave the room that was taken to read them");
     }
 }

@@ -303,22 +303,17 @@ impl Log {
     /// Reads a delivery, with its payload if it was kept. The read is strongly consistent.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
         let [state, apart] = [state_key(tenant, id), details_key(tenant, id, PAYLOAD)];
-        let found = self.get_all(vec![state.clone(), apart.clone()]).await?;
-        let Some(state) = found.get(&state) else { return Ok(None) };
-        let delivery = read_delivery(*id, state)?;
+        let mut found = self.get_all(vec![state.clone(), apart.clone()]).await?;
+        let Some(state) = found.remove(&state) else { return Ok(None) };
+        let delivery = read_delivery(*id, &state)?;
         if delivery.erased_at.is_some() {
             return Ok(Some((delivery, None)));
         }
-        // After a success, a payload that is too large counts as deleted, even if a crash prevented its deletion.
-        let is_kept = |item: &&Item| {
-            delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
-        };
         let shared = if delivery.is_shared { self.apart(tenant, &delivery).await? } else { None };
-        let item = shared.as_ref().or(found.get(&apart)).or(Some(state)).filter(is_kept).cloned();
-        let payload = match item {
-            Some(item) => payload::read(id.destination, &self.whole(item).await?)?,
-            None => None,
-        };
+        let item = shared.or_else(|| found.remove(&apart)).unwrap_or(state);
+        // After a success, a payload that is too large counts as deleted, even if a crash prevented its deletion.
+        let is_kept = delivery.status != Status::Delivered || payload::stored_bytes(&item) <= self.kept_payload_bytes;
+        let payload = if is_kept { payload::read(id.destination, &self.whole(item).await?)? } else { None };
         Ok(Some((delivery, payload)))
     }
 

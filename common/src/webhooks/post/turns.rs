@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{id::TenantId, lock::lock};
 
-/// The number of connections to an origin that are opened at a time for an organization: half of the most common queue.
+/// The number of connections to an origin that are opened at a time for an organization: half of the queue of a receiver that uses Tokio.
 const MOST: usize = 64;
 /// The time for which a new connection counts as not accepted, if nothing has arrived on it.
 const UNACCEPTED: Duration = Duration::from_millis(100);

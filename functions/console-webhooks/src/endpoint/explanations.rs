@@ -60,17 +60,8 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
         @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = known.last_error() {
             (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
         }
-        @if !endpoint.secret_flaws.is_empty() {
-            div .warning {
-                p {
-                    "The signing secret "
-                    @for (number, flaw) in endpoint.secret_flaws.iter().enumerate() {
-                        @if number > 0 { ", and " }
-                        (flaw)
-                    }
-                    ". Rotate it below."
-                }
-            }
+        @if let Some(secret_is) = &endpoint.secret_is {
+            div .warning { p { "The signing secret " (secret_is) ". Rotate it below." } }
         }
         @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
             p {

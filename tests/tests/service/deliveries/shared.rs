@@ -11,7 +11,7 @@ use common::{
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, event, records};
+use tests::{Receiver, Switch, Tenant, World, event, records};
 
 use super::{id, log::noise, read};
 
@@ -182,6 +182,31 @@ async fn large_results_are_not_written_with_those_of_others() {
         assert!(items.iter().map(bytes).sum::<usize>() < 2 << 20, "a call is not too large");
     }
     assert_eq!(payloads, 5, "one for each event");
+}
+
+/// A throttled partition of an endpoint's own rows spreads its log. The shared payload has a partition of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_throttled_shared_payload_spreads_no_log_and_is_retried() {
+    let throttled = Switch::default();
+    let is_throttled = throttled.clone();
+    let world = World::answering(&[("RETRY_SCHEDULE", "60")], move |call| {
+        let is_it = call.operation == "BatchWriteItem" && call["RequestItems"].to_string().contains("shared_at");
+        (is_it && is_throttled.is_on()).then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    })
+    .await;
+    let (tenant, receivers) = with_failing_often(&world, 2, 2).await;
+    let batch = records([large(&tenant.id, "j", 2_000)]);
+    throttled.on();
+    let response = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    assert!(world.items("webhook-endpoints").await.iter().all(|item| !item.contains_key("log_shards")));
+    assert!(world.log(&tenant.id).await.is_empty(), "no delivery is without its payload");
+    throttled.off();
+    let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": []}));
+    let pending = world.log_of(&tenant.id, Status::Pending).await;
+    assert!(payload(&world, &tenant, &pending[0]).await.is_some() && pending.len() == 2);
+    assert_eq!(join_all(receivers.iter().map(Receiver::count)).await, [2, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
