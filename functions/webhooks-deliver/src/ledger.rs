@@ -311,20 +311,16 @@ impl Ledger {
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Entry { ended, after, plan, .. }, log) = (entry, &self.log);
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, .. } = ended;
-        let (rows, due_row) = match plan {
-            Plan::LogSuccess => (vec![log.delivered_row(tenant, after, payload, now)], false),
-            Plan::Begin { payload_in_state, due_row } => {
-                let is_apart = !payload_in_state && !after.is_shared;
-                (if is_apart { log.payload_rows(tenant, &after.id, payload, now) } else { Vec::new() }, *due_row)
+        let due_row = matches!(plan, Plan::Begin { due_row: true, .. } | Plan::Advance { due_row: true });
+        let rows = match plan {
+            Plan::LogSuccess => vec![log.delivered_row(tenant, after, payload, now)],
+            Plan::Begin { payload_in_state: false, .. } if !after.is_shared => {
+                log.payload_rows(tenant, &after.id, payload, now)
             }
-            Plan::Advance { due_row } => {
-                let is_made = matches!(result, AttemptResult::Made(..));
-                (
-                    is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten().into_iter().collect(),
-                    *due_row,
-                )
+            Plan::Advance { .. } if matches!(result, AttemptResult::Made(..)) => {
+                log.attempts_row(tenant, before, after, now).into_iter().collect()
             }
-            Plan::Nothing => (Vec::new(), false),
+            Plan::Begin { .. } | Plan::Advance { .. } | Plan::Nothing => Vec::new(),
         };
         rows.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now)))
     }

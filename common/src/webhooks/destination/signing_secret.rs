@@ -76,7 +76,7 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a person types, which must not have a [`Flaw`].
+    /// Validates a secret that a person types, which must have no flaw.
     pub fn parse_typed(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let problems: Vec<_> = secret.flaws().map(Flaw::problem).collect();
