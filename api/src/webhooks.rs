@@ -31,6 +31,14 @@ names! {
         Pull = "pull",
     }
 
+    /// How much of an event an endpoint gets.
+    PayloadForm {
+        /// The whole event.
+        Full = "full",
+        /// The event without the results of its job: `result`, `error` and `mapped_stack` are null.
+        Thin = "thin",
+    }
+
     /// Why the service disabled an endpoint.
     DisabledReason {
         /// The receiver responded with HTTP 410.
@@ -142,36 +150,179 @@ impl JsonSchema for WorkflowFilter {
     }
 }
 
-calls! {
-    POST "/v1/webhooks/create" Create -> Created {
-        required {}
-        optional {
-            kind: Kind,
-            url: String,
-            signing_secret: Secret,
-            headers: Option<BTreeMap<String, Secret>>,
-            description: Option<String>,
-            active: bool,
-            events: Option<Vec<String>>,
-            workflows: Option<Vec<String>>,
+/// The options of an endpoint, each declared once: settings that may be left out when an endpoint is created, and that
+/// can be changed later. From this follow the fields of the calls and their descriptions, the members of an endpoint in
+/// the API, the attributes of its item, and its entries in the audit log.
+///
+/// `$with` is a macro that gets the declarations. Each has the description of an endpoint's member, its name, the type
+/// of its value in `common`, its default if it has one, the type of the field in a call, the type and schema of the
+/// member, and the descriptions of the fields of `create` and `update`.
+#[macro_export]
+macro_rules! endpoint_options {
+    ($with:ident) => {
+        $with! {
+            /// The endpoint's description; absent if it has none.
+            description: Description {
+                default: [], field: String, member: Description as "Description",
+                create: "A description to tell the endpoint apart from your other endpoints. By default, or with \
+                 `null`, the endpoint has no description.",
+                update: "A new description to tell the endpoint apart from your other endpoints. `null` removes it.",
+            }
+            /// The events that the endpoint gets; absent if it gets all job events.
+            events: EventFilter {
+                default: [], field: Vec<String>, member: EventFilter as "EventFilter",
+                create: "The events that the endpoint gets. By default, or with `null`, it gets all job events. The \
+                 notices `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the \
+                 organization's other endpoints are sent only to endpoints that list them.",
+                update: "The events that the endpoint gets from now on. `null` selects all job events. Existing \
+                 deliveries are not affected.",
+            }
+            /// The workflows whose events the endpoint gets; absent if it gets the events of all workflows.
+            workflows: WorkflowFilter {
+                default: [], field: Vec<String>, member: WorkflowFilter as "WorkflowFilter",
+                create: "The names of the workflows whose events the endpoint gets. A name must match a job's \
+                 `workflow` exactly. Events of other jobs are not sent. By default, or with `null`, the \
+                 endpoint gets the events of all workflows. Test events are always sent.",
+                update: "The names of the workflows whose events the endpoint gets from now on. A name must match a \
+                 job's `workflow` exactly. `null` selects all workflows.",
+            }
+            /// How much of each event the endpoint gets: all of it (`full`), or the event without the results of its
+            /// job (`thin`).
+            payload: PayloadForm {
+                default: [PayloadForm::Full], field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
+                create: "`full` sends the whole event. `thin` sends it with the members `result`, `error` and \
+                         `mapped_stack` null, and with the header `x-event-payload: thin`: your receiver fetches the \
+                         results with `deliveries/get`. The default, also for `null`, is `full`.",
+                update: "The form of the payload in attempts from now on: `full`, or `thin` for events whose `result`, \
+                         `error` and `mapped_stack` are null. `null` selects `full`.",
+            }
+            /// Whether the log keeps the payload and the responses of a delivery that has succeeded.
+            keep_payload: bool {
+                default: [true], field: bool, member: bool as "bool",
+                create: "`false` erases the payload and the responses of each delivery when it succeeds. It can then no \
+                         longer be resent. A delivery that fails keeps them until it succeeds or expires. The default, \
+                         also for `null`, is `true`.",
+                update: "Whether the payload and the responses of a delivery are kept after its success. This applies to \
+                         deliveries that succeed from now on. `null` selects `true`.",
+            }
+            /// The maximum number of requests in progress at the receiver; absent if there is none.
+            max_concurrent: Concurrency {
+                default: [], field: u32, member: u32 as "u32",
+                create: "The maximum number of requests in progress at the receiver, from 1 to 100. Other deliveries \
+                         wait. By default, or with `null`, the service chooses. The limit is exact for a receiver that \
+                         takes more than a second to respond. While a receiver is quicker, each of the service's \
+                         processes observes it on its own.",
+                update: "The maximum number of requests in progress at the receiver, from 1 to 100. `null` removes it.",
+            }
         }
-    }
-    POST "/v1/webhooks/list" List -> Listed { required {} optional {} }
-    POST "/v1/webhooks/update" Update -> Done {
-        required { id: EndpointId }
-        optional {
-            url: String,
-            signing_secret: Secret,
-            headers: Option<BTreeMap<String, Secret>>,
-            description: Option<String>,
-            active: bool,
-            events: Option<Vec<String>>,
-            workflows: Option<Vec<String>>,
-        }
-    }
-    POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional { event: EventName } }
-    POST "/v1/webhooks/delete" Delete -> Done { required { id: EndpointId } optional {} }
+    };
 }
+
+macro_rules! with_options {
+    ($($(#[$doc:meta])* $name:ident: $type:ident {
+        default: [$($default:expr)?], field: $input:ty, member: $shown:ty as $schema:literal, create: $create:literal,
+        update: $update:literal,
+    })*) => {
+        calls! {
+            POST "/v1/webhooks/create" Create -> Created {
+                required {}
+                optional {
+                    kind: Kind,
+                    url: String,
+                    signing_secret: Secret,
+                    headers: Option<BTreeMap<String, Secret>>,
+                    active: bool,
+                    $($name: Option<$input>,)*
+                }
+            }
+            POST "/v1/webhooks/list" List -> Listed { required {} optional {} }
+            POST "/v1/webhooks/update" Update -> Done {
+                required { id: EndpointId }
+                optional {
+                    url: String,
+                    signing_secret: Secret,
+                    headers: Option<BTreeMap<String, Secret>>,
+                    active: bool,
+                    $($name: Option<$input>,)*
+                }
+            }
+            POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional { event: EventName } }
+            POST "/v1/webhooks/delete" Delete -> Done { required { id: EndpointId } optional {} }
+        }
+
+        /// An endpoint, without its secret or header values.
+        #[derive(Deserialize, JsonSchema, Serialize)]
+        #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
+        #[schemars(extend("examples" = [{
+            "webhook_endpoint_id": "01a1fd8f-0d9d-7467-9431-944eedd69c67",
+            "kind": "push",
+            "url": "https://example.com/hook",
+            "description": "Our staging server",
+            "active": true,
+            "events": ["job.completed"],
+            "header_names": ["authorization"],
+            "created_at": "2026-01-31T12:00:00.000Z",
+            "updated_at": "2026-01-31T12:00:00.000Z",
+        }]))]
+        pub struct Endpoint {
+            /// The id of the endpoint.
+            pub webhook_endpoint_id: EndpointId,
+            /// How events reach the receiver: the service posts them (`push`), or a program fetches them (`pull`).
+            pub kind: Open<Kind>,
+            /// The URL that events are posted to; absent for pull endpoints.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "String")]
+            #[schemars(extend("examples" = ["https://example.com/hook"]))]
+            pub url: Option<String>,
+            /// Whether the endpoint is active. Deliveries to an inactive endpoint are held.
+            pub active: bool,
+            $(
+                $(#[$doc])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                #[schemars(with = $schema)]
+                pub $name: Option<$shown>,
+            )*
+            /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if the endpoint has
+            /// none.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schemars(!default, extend("minItems" = 1, "maxItems" = 10))]
+            #[schemars(extend("examples" = [["authorization"]]))]
+            pub header_names: Vec<String>,
+            /// When the endpoint was created.
+            pub created_at: Timestamp,
+            /// When the endpoint was last changed.
+            pub updated_at: Timestamp,
+            /// The end of the period in which events are also signed with the previous secret; absent afterward.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub previous_secret_expires_at: Option<Timestamp>,
+            /// When the endpoint started failing. No delivery has succeeded since then. Absent while deliveries succeed.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub failing_since: Option<Timestamp>,
+            /// When the service disabled the endpoint; absent if the service has not disabled it.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub disabled_at: Option<Timestamp>,
+            /// Why the service disabled the endpoint; absent if the service has not disabled it.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "DisabledReason")]
+            pub disabled_reason: Option<Open<DisabledReason>>,
+            /// When a program last called `receive` for the pull endpoint, accurate to within ten minutes; absent before the
+            /// first call.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub last_asked_at: Option<Timestamp>,
+            /// When a program last received a delivery from the pull endpoint, accurate to within a minute; absent before the
+            /// first delivery.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub last_taken_at: Option<Timestamp>,
+        }
+    };
+}
+
+endpoint_options!(with_options);
 
 /// The id of the new endpoint, and its secret if the service generated it.
 #[derive(Deserialize, JsonSchema, Serialize)]
@@ -200,82 +351,6 @@ pub struct Created {
 pub struct Listed {
     /// All endpoints of the organization, oldest first.
     pub webhook_endpoints: Vec<Endpoint>,
-}
-
-/// An endpoint, without its secret or header values.
-#[derive(Deserialize, JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
-#[schemars(extend("examples" = [{
-    "webhook_endpoint_id": "01a1fd8f-0d9d-7467-9431-944eedd69c67",
-    "kind": "push",
-    "url": "https://example.com/hook",
-    "description": "Our staging server",
-    "active": true,
-    "events": ["job.completed"],
-    "header_names": ["authorization"],
-    "created_at": "2026-01-31T12:00:00.000Z",
-    "updated_at": "2026-01-31T12:00:00.000Z",
-}]))]
-pub struct Endpoint {
-    /// The id of the endpoint.
-    pub webhook_endpoint_id: EndpointId,
-    /// How events reach the receiver: the service posts them (`push`), or a program fetches them (`pull`).
-    pub kind: Open<Kind>,
-    /// The URL that events are posted to; absent for pull endpoints.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    #[schemars(extend("examples" = ["https://example.com/hook"]))]
-    pub url: Option<String>,
-    /// The endpoint's description; absent if it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Description")]
-    pub description: Option<Description>,
-    /// Whether the endpoint is active. Deliveries to an inactive endpoint are held.
-    pub active: bool,
-    /// The events that the endpoint gets; absent if it gets all job events.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "EventFilter")]
-    pub events: Option<EventFilter>,
-    /// The workflows whose events the endpoint gets; absent if it gets the events of all workflows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WorkflowFilter")]
-    pub workflows: Option<WorkflowFilter>,
-    /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if the endpoint has
-    /// none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(!default, extend("minItems" = 1, "maxItems" = 10))]
-    #[schemars(extend("examples" = [["authorization"]]))]
-    pub header_names: Vec<String>,
-    /// When the endpoint was created.
-    pub created_at: Timestamp,
-    /// When the endpoint was last changed.
-    pub updated_at: Timestamp,
-    /// The end of the period in which events are also signed with the previous secret; absent afterward.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    pub previous_secret_expires_at: Option<Timestamp>,
-    /// When the endpoint started failing. No delivery has succeeded since then. Absent while deliveries succeed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    pub failing_since: Option<Timestamp>,
-    /// When the service disabled the endpoint; absent if the service has not disabled it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    pub disabled_at: Option<Timestamp>,
-    /// Why the service disabled the endpoint; absent if the service has not disabled it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "DisabledReason")]
-    pub disabled_reason: Option<Open<DisabledReason>>,
-    /// When a program last called `receive` for the pull endpoint, accurate to within ten minutes; absent before the
-    /// first call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    pub last_asked_at: Option<Timestamp>,
-    /// When a program last received a delivery from the pull endpoint, accurate to within a minute; absent before the
-    /// first delivery.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    pub last_taken_at: Option<Timestamp>,
 }
 
 /// The delivery that carries the test event.

@@ -13,6 +13,7 @@ pub(crate) use self::{
     events::{Listen, Send, Trigger},
     keys::Keys,
     team::{Audit, Settings, Team},
+    values::Ceiling,
 };
 use crate::address::service;
 

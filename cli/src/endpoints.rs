@@ -6,12 +6,12 @@ use api::{
     Done, EndpointId, Secret, Timestamp,
     deliveries::{Attempt, Get},
     error::Reason,
-    webhooks::{Create, Delete, Endpoint, EventName, Kind, List, Test, Update},
+    webhooks::{Create, Delete, Endpoint, EventName, Kind, List, PayloadForm, Test, Update},
 };
 use serde_json::json;
 
 use crate::{
-    args::Endpoints,
+    args::{Ceiling, Endpoints},
     calls::Api,
     clock,
     config::Config,
@@ -43,7 +43,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let endpoint = ids::whole_endpoint(api, &id).await?;
             if is_json { Ok(say_json(&endpoint)?) } else { show(api, &endpoint) }
         }
-        Endpoints::Create { url, pull, description, events, workflows, headers, secret } => {
+        Endpoints::Create { url, pull, description, events, workflows, sending, headers, secret } => {
             let call = Create {
                 kind: pull.then_some(Kind::Pull),
                 url,
@@ -52,6 +52,9 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 description: description.map(Some),
                 events: self::events(&events),
                 workflows: (!workflows.is_empty()).then_some(Some(workflows)),
+                payload: sending.payload.map(Some),
+                keep_payload: sending.keep_payload.map(Some),
+                max_concurrent: sending.max_concurrent.map(|Ceiling(number)| number),
                 ..Create::new()
             };
             let created = api.call(&call).await?;
@@ -59,7 +62,18 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let secret = created.signing_secret.as_ref().map_or("", Secret::reveal);
             details(is_json, &[("Endpoint", created.webhook_endpoint_id.as_str()), (SECRET, secret)])
         }
-        Endpoints::Update { id, url, description, active, events, workflows, all_workflows, headers, no_headers } => {
+        Endpoints::Update {
+            id,
+            url,
+            description,
+            active,
+            events,
+            workflows,
+            all_workflows,
+            sending,
+            headers,
+            no_headers,
+        } => {
             let workflows = match all_workflows {
                 true => Some(None),
                 false => (!workflows.is_empty()).then_some(Some(workflows)),
@@ -75,6 +89,9 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 active,
                 events: self::events(&events),
                 workflows,
+                payload: sending.payload.map(Some),
+                keep_payload: sending.keep_payload.map(Some),
+                max_concurrent: sending.max_concurrent.map(|Ceiling(number)| number),
                 ..Update::new(ids::endpoint(api, &id).await?)
             };
             let done = api.call(&update).await.map_err(|failure| match failure.reason() {
@@ -170,6 +187,9 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         ("State", state(endpoint)),
         ("Events", endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events))),
         ("Workflows", endpoint.workflows.as_ref().map_or_else(String::new, |workflows| cell(&workflows))),
+        ("Payload", cell_of(endpoint.payload.as_ref().filter(|form| **form != PayloadForm::Full))),
+        ("Payloads kept", if endpoint.keep_payload == Some(false) { "no".to_owned() } else { String::new() }),
+        ("Requests at a time", endpoint.max_concurrent.map_or_else(String::new, |number| number.to_string())),
         ("Headers", shown(&endpoint.header_names.join(", "))),
         ("Created", time(Some(&endpoint.created_at))),
         ("Changed", time(Some(&endpoint.updated_at))),

@@ -12,6 +12,13 @@ pub enum Patch<T> {
     Set(T),
 }
 
+impl<T: PartialEq> Patch<T> {
+    /// Returns the change from one value to another.
+    pub fn between(old: Option<T>, new: Option<T>) -> Self {
+        if old == new { Self::Keep } else { new.map_or(Self::Clear, Self::Set) }
+    }
+}
+
 impl<T> Patch<T> {
     /// Returns the value after this change to an unset one.
     pub fn into_option(self) -> Option<T> {

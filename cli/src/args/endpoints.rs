@@ -1,9 +1,27 @@
 //! The commands of `fanfare endpoints`.
 
-use api::{Secret, webhooks::EventName};
+use api::{
+    Secret,
+    webhooks::{EventName, PayloadForm},
+};
 use clap::{ArgGroup, Subcommand};
 
-use super::values::{event_of_a_job, header};
+use super::values::{Ceiling, ceiling, event_of_a_job, header, payload};
+
+/// How deliveries are sent to an endpoint.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Sending {
+    /// How much of each event to send: `thin` leaves out result, error and stack [default: full]
+    #[arg(long, group = "change", value_parser = payload())]
+    pub(crate) payload: Option<PayloadForm>,
+    /// Whether the log keeps payloads and responses after a success [default: true]
+    #[arg(long, group = "change", value_name = "BOOL")]
+    pub(crate) keep_payload: Option<bool>,
+    /// Maximum number of requests in progress at the receiver, from 1 to 100, or `none` [default: none]
+    #[arg(long, group = "change", value_name = "NUMBER", value_parser = ceiling)]
+    pub(crate) max_concurrent: Option<Ceiling>,
+}
 
 #[derive(Subcommand)]
 pub(crate) enum Endpoints {
@@ -39,6 +57,8 @@ Examples:
         /// Exact name of a workflow whose events to deliver; can be repeated up to 20 times [default: all]
         #[arg(long = "workflow", value_name = "NAME")]
         workflows: Vec<String>,
+        #[command(flatten)]
+        sending: Sending,
         /// Header to send with each attempt, as 'name: value'
         #[arg(long = "header", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
@@ -74,6 +94,8 @@ Examples:
         /// Deliver events of all workflows
         #[arg(long, group = "change", conflicts_with = "workflows")]
         all_workflows: bool,
+        #[command(flatten)]
+        sending: Sending,
         /// Header to send with each attempt, as 'name: value'. Replaces all headers
         #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use api::{ClosedSet, NotAName, Secret, Timestamp, webhooks::EventName};
+use api::{
+    ClosedSet, NotAName, Secret, Timestamp,
+    webhooks::{EventName, PayloadForm},
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::value::RawValue;
 
@@ -15,6 +18,21 @@ pub(super) fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send 
 /// Parses the name of an event that producers send.
 pub(super) fn event_of_a_job() -> impl TypedValueParser<Value = EventName> {
     PossibleValuesParser::new(EventName::OF_JOBS.map(EventName::as_str)).try_map(|text| text.parse::<EventName>())
+}
+
+/// Parses the form of a payload.
+pub(super) fn payload() -> impl TypedValueParser<Value = PayloadForm> {
+    let forms = [PayloadForm::Full, PayloadForm::Thin];
+    PossibleValuesParser::new(forms.map(PayloadForm::as_str)).try_map(|text| text.parse::<PayloadForm>())
+}
+
+/// A ceiling on requests; `None` for none. A type of its own, because `clap` treats an `Option` as an absent argument.
+#[derive(Clone, Copy)]
+pub(crate) struct Ceiling(pub(crate) Option<u32>);
+
+/// Parses a ceiling on requests. The service checks its range.
+pub(super) fn ceiling(text: &str) -> Result<Ceiling, std::num::ParseIntError> {
+    if text == "none" { Ok(Ceiling(None)) } else { text.parse().map(|number| Ceiling(Some(number))) }
 }
 
 /// Parses JSON and keeps its exact text, except for white space between tokens.

@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod describe;
+mod options;
 pub(super) mod typed;
 
 /// The header with a call's idempotency key.
@@ -259,14 +260,30 @@ impl Fields {
         }
     }
 
+    /// Reads a boolean that may be absent (keep the current value) or `null` (remove the value).
+    pub fn nullable_bool(&mut self, name: &'static str) -> Result<Patch<bool>, Rejected> {
+        self.note::<Option<bool>>(name, OPTIONAL);
+        match self.values.remove(name) {
+            None => Ok(Patch::Keep),
+            Some(Json::Null) => Ok(Patch::Clear),
+            Some(Json::Bool(value)) => Ok(Patch::Set(value)),
+            Some(_) => Err(self.wrong_type(name, "Must be true or false")),
+        }
+    }
+
     /// Reads a whole number that may be absent, but not `null`.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
     }
 
+    /// Whether the field is `null`.
+    fn is_null(&self, name: &str) -> bool {
+        matches!(self.values.get(name), Some(Json::Null))
+    }
+
     /// Reads a whole number; absent and `null` are equivalent.
     pub fn nullable_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
-        if matches!(self.values.get(name), Some(Json::Null)) {
+        if self.is_null(name) {
             self.values.remove(name);
         }
         let read = self.optional_number(name, range);

@@ -5,6 +5,7 @@
 
 pub mod announce;
 mod audited;
+mod concurrency;
 mod draining;
 mod follow;
 mod forget;
@@ -16,6 +17,7 @@ mod kind;
 mod last_error;
 mod logged;
 pub mod notice;
+mod options;
 mod pulled;
 mod records;
 mod table;
@@ -24,11 +26,13 @@ mod view;
 mod wanted;
 
 pub use self::{
+    concurrency::Concurrency,
     draining::Draining,
     gate::{Gate, Gated, SECOND, Shown},
     health::{Consequence, DisabledReason, Health, disable_after, rotation_overlap},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
+    options::{Options, OptionsChange},
     records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
     table::Endpoints,
     view::EndpointView,

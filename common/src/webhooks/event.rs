@@ -3,14 +3,16 @@
 mod filter;
 mod job_event;
 mod name;
+mod thin;
 mod trace;
 
 pub use api::MAX_WORKFLOWS;
 
-pub(in crate::webhooks) use self::job_event::malformed;
 pub use self::{
     filter::{EventFilter, WorkflowFilter},
     job_event::{Audience, JobEvent, MAX_MESSAGE_BYTES, Malformed},
     name::{EventName, TEST_JOB, named_in, parse_event},
+    thin::PayloadForm,
     trace::TraceParent,
 };
+pub(in crate::webhooks) use self::{job_event::malformed, thin::thin};

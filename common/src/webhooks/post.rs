@@ -40,7 +40,7 @@ use self::{
 use super::{
     delivery::{Detail, Failure, Outcome, WebhookId},
     destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
-    event::{EventName, TraceParent},
+    event::{EventName, PayloadForm, TraceParent},
 };
 use crate::{id::TenantId, timestamp::Timestamp};
 
@@ -57,6 +57,7 @@ mod turns;
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
+const EVENT_PAYLOAD: HeaderName = HeaderName::from_static("x-event-payload");
 const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -90,8 +91,8 @@ pub struct Post<'a> {
     pub event_at: Timestamp,
     /// The trace that the job belongs to.
     pub trace: Option<&'a TraceParent>,
-    /// The JSON to send, byte for byte.
-    pub body: &'a Bytes,
+    /// The JSON to send, byte for byte, and its form.
+    pub body: (&'a Bytes, PayloadForm),
 }
 
 /// An attempt's content, independent of its destination.
@@ -108,8 +109,8 @@ pub struct Content<'a> {
     pub event_at: Timestamp,
     /// The trace that the job belongs to.
     pub trace: Option<&'a TraceParent>,
-    /// The JSON to send, byte for byte.
-    pub body: &'a Bytes,
+    /// The JSON to send, byte for byte, and its form.
+    pub body: (&'a Bytes, PayloadForm),
 }
 
 /// Why there is no response.
@@ -174,7 +175,7 @@ impl Client {
         let url = post.target.url.url();
         let (origin, read) = (
             post.target.url.origin(),
-            Read { url, headers: post.target.headers, bytes: post.body.len(), now, deadline },
+            Read { url, headers: post.target.headers, bytes: post.body.0.len(), now, deadline },
         );
         let (idle, turn) = match self.pool.take(origin) {
             Some(idle) => (Some(idle), None),
@@ -349,7 +350,7 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
 fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
     let Post { tenant: _, target: Target { url, keys, headers }, id, event, event_at, trace, body } = post;
     let url = url.url();
-    let mut request = Request::new(Full::new(body.clone()));
+    let mut request = Request::new(Full::new(body.0.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
     *request.headers_mut() = Content { keys, headers, id, event, event_at, trace, body }.headers(now)?;
@@ -364,7 +365,7 @@ impl Content<'_> {
     /// # Errors
     /// A stored header is not valid.
     pub fn headers(self, now: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
-        let Self { keys, headers, id, event, event_at, trace, body } = self;
+        let Self { keys, headers, id, event, event_at, trace, body: (body, form) } = self;
         let id = id.to_string();
         let mut all = HeaderMap::from_iter([
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -376,6 +377,9 @@ impl Content<'_> {
             (TIMESTAMP, now.as_second().into()),
             (STANDARD_SIGNATURE, standard_signatures(keys, &id, now, body).try_into()?),
         ]);
+        if form == PayloadForm::Thin {
+            all.insert(EVENT_PAYLOAD, HeaderValue::from_static(form.as_str()));
+        }
         if let Some(trace) = trace {
             all.insert(TRACE_PARENT, HeaderValue::from_str(trace.as_str())?);
         }

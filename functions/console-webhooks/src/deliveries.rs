@@ -137,7 +137,7 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
 /// jobs are sent even then, and link to this list.
 fn unsubscribed(endpoints: &[EndpointView]) -> Markup {
     let gets_failures =
-        |endpoint: &EndpointView| endpoint.events.as_ref().is_none_or(|filter| filter.wants(EventName::Failed));
+        |endpoint: &EndpointView| endpoint.options.events.as_ref().is_none_or(|filter| filter.wants(EventName::Failed));
     html! {
         @if !endpoints.iter().any(gets_failures) {
             p {

@@ -19,7 +19,7 @@ use common::{
 
 pub(crate) use self::confirm::gone;
 use self::page::{id, page};
-use crate::{app::App, live::LIVE};
+use crate::{app::App, live::LIVE, settings};
 
 const PATH: &str = "/console/endpoints/{id}";
 const FIELDS: [(&str, &str); 8] = [
@@ -47,20 +47,25 @@ pub(crate) fn show() -> Route<App, People> {
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
-        .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
-        .summary(
-            "Handles the forms on the endpoint page, with the same effect as the API calls: testing, changing, \
+    Route::post(
+        PATH,
+        VerifiedPerson,
+        |_, fields| Ok(fields.typed(&[&act::FIELDS, settings::FIELDS].concat())),
+        act::act,
+    )
+    .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
+    .summary(
+        "Handles the forms on the endpoint page, with the same effect as the API calls: testing, changing, \
              rotating, recovering and deleting.",
-        )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::HeadersNeeded),
-            Fault::Conflict(Reason::RecoveryLimit),
-            Fault::TooMany,
-        ])
-        .redirects()
+    )
+    .faults(&[
+        Fault::EmailNotVerified,
+        Fault::NotFound,
+        Fault::Conflict(Reason::HeadersNeeded),
+        Fault::Conflict(Reason::RecoveryLimit),
+        Fault::TooMany,
+    ])
+    .redirects()
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     app::App,
     pull,
-    settings::{Settings, Shown},
+    settings::{self, Settings, Shown},
     verify,
 };
 
@@ -44,32 +44,25 @@ pub(crate) fn show() -> Route<App, People> {
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&fields_of_form())), create)
         .records(&[Action::WebhookCreated])
         .summary("Creates an endpoint, as `webhooks/create` does, and shows its secret once.")
         .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }
 
-/// The fields of the form. `once` identifies the form, so submitting it twice creates only one endpoint.
+/// The fields of the form beside the [settings]. `once` identifies the form, so submitting it twice creates only one endpoint.
 const KIND: (&str, &str) = (
     "kind",
     "The kind of the endpoint: `push` (the default), or `pull` for an endpoint \
                                      without a URL.",
 );
 
-const FIELDS: [(&str, &str); 11] = [
-    ("once", "The id of the form. Submitting the form twice creates only one endpoint."),
-    KIND,
-    ("url", "The URL of the endpoint."),
-    ("description", "A description that identifies the endpoint."),
-    ("completed", "`yes` to deliver the event `job.completed`."),
-    ("failed", "`yes` to deliver the event `job.failed`."),
-    ("endpoint_failing", "`yes` to deliver the notice `endpoint.failing`."),
-    ("endpoint_disabled", "`yes` to deliver the notice `endpoint.disabled`."),
-    ("endpoint_recovered", "`yes` to deliver the notice `endpoint.recovered`."),
-    ("workflows", "The workflows whose events to deliver, one per line; empty for all."),
-    ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
-];
+const FIELDS: [(&str, &str); 2] =
+    [("once", "The id of the form. Submitting the form twice creates only one endpoint."), KIND];
+
+fn fields_of_form() -> Vec<(&'static str, &'static str)> {
+    [&FIELDS[..], settings::FIELDS].concat()
+}
 
 /// The stored response, which is returned again if the form is resubmitted.
 #[derive(Deserialize, JsonSchema, Serialize)]
@@ -86,9 +79,8 @@ fn kind(form: &Typed) -> Kind {
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
-    let url = (kind(&link) == Kind::Push).then_some("");
-    let empty =
-        Shown { url, description: "", workflows: "", events: Shown::wanted(None), is_new: true, headers_hint: HEADERS };
+    let values = settings::initial();
+    let empty = Shown { values: &values, kind: kind(&link), is_new: true, headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
@@ -98,38 +90,27 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
         Ok(created) => Ok(page(&app, &call, &created).await?.into()),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
-            let events = Shown::ticked(&form);
-            let url = (kind(&form) == Kind::Push).then(|| form.get("url"));
             let headers_hint = if form.get("headers").is_empty() { HEADERS } else { AGAIN };
-            let shown = Shown {
-                url,
-                description: form.get("description"),
-                workflows: form.get("workflows"),
-                events,
-                is_new: false,
-                headers_hint,
-            };
+            let shown = Shown { values: &form, kind: kind(&form), is_new: false, headers_hint };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
         }
     }
 }
 
 async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
-    let Settings { url, description, events, workflows, headers } =
-        Settings::read(form, kind(form), &app.destinations)?;
+    let Settings { url, headers, options } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
         address: url.map_or(Address::Pull, Address::Push),
         signing_secret: SigningSecret::generate(),
         headers: headers.unwrap_or_default(),
-        description,
         active: true,
-        events,
-        workflows,
+        options,
         created_at: Timestamp::now(),
     };
     // Submitting the same form twice, with a double click or a reload, creates only one endpoint.
-    let content = Hash::of(FIELDS.map(|(name, _)| form.get(name)).join("\0").as_bytes());
+    let content: Vec<_> = fields_of_form().iter().map(|(name, _)| form.get(name)).collect();
+    let content = Hash::of(content.join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
     let create = async {
@@ -155,7 +136,7 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
         }
         form .fill method="post" action="?" {
             input type="hidden" name="once" value=(once);
-            @if shown.url.is_none() {
+            @if shown.kind == Kind::Pull {
                 input type="hidden" name="kind" value="pull";
                 p {
                     "A pull endpoint has no URL. Your program fetches its deliveries from the API. The command-line \
@@ -165,7 +146,7 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
             (shown.fields("new", error.as_ref()))
             button { "Add endpoint" }
         }
-        @if shown.url.is_some() {
+        @if shown.kind == Kind::Push {
             p {
                 a href="?kind=pull" { "Add a pull endpoint instead" } " if your server cannot be reached from the internet."
             }

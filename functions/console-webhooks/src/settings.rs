@@ -6,17 +6,42 @@ use common::{
         Fields, Rejected, Typed,
         page::{Field, TICKED},
     },
-    issue::Problem,
+    issue::{Problem, parse_name},
     name::Description,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers},
-        endpoints::{EndpointView, Kind},
-        event::{EventFilter, EventName, MAX_WORKFLOWS, WorkflowFilter},
+        endpoints::{Concurrency, EndpointView, Kind, Options},
+        event::{EventFilter, EventName, MAX_WORKFLOWS, PayloadForm, WorkflowFilter},
     },
 };
 use maud::{Markup, html};
 
+const CEILING: &str = "At most this many, from 1 to 100. Leave empty if your server takes any number";
 const WORKFLOWS: &str = "One exact name per line. Leave empty for the events of all workflows";
+/// The forms of a payload, with their names for people.
+const PAYLOADS: [(&str, &str); 2] =
+    [("full", "The whole event"), ("thin", "Without result, error and stack: your server fetches them from the API")];
+
+/// Whether payloads are kept, in words for people.
+const KEEPING: [(&str, &str); 2] =
+    [("true", "Keep payloads and responses"), ("false", "Erase payloads and responses after each success")];
+
+/// The fields of the form, which the pages' routes declare.
+pub(crate) const FIELDS: &[(&str, &str)] = &[
+    ("url", "The URL of the endpoint."),
+    ("description", "A description that identifies the endpoint."),
+    ("completed", "`yes` to deliver the event `job.completed`."),
+    ("failed", "`yes` to deliver the event `job.failed`."),
+    ("endpoint_failing", "`yes` to deliver the notice `endpoint.failing`."),
+    ("endpoint_disabled", "`yes` to deliver the notice `endpoint.disabled`."),
+    ("endpoint_recovered", "`yes` to deliver the notice `endpoint.recovered`."),
+    ("workflows", "The workflows whose events to deliver, one per line; empty for all."),
+    ("payload", "How much of each event the endpoint gets: `full` or `thin`."),
+    ("keep_payload", "`false` to erase the payload and the responses of each delivery when it succeeds."),
+    ("max_concurrent", "The maximum number of requests in progress at the receiver; empty for no limit."),
+    ("headers", "Headers that are sent with each attempt, one `name: value` per line. They replace the current ones."),
+];
+
 /// The selectable events, with the names of their checkboxes.
 const EVENTS: [(&str, EventName); 5] = [
     ("completed", EventName::Completed),
@@ -30,14 +55,9 @@ const EVENTS: [(&str, EventName); 5] = [
 pub(crate) struct Settings {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<EndpointUrl>,
-    /// `None` if it was left empty.
-    pub(crate) description: Option<Description>,
-    /// `None` for all events.
-    pub(crate) events: Option<EventFilter>,
-    /// `None` for all workflows.
-    pub(crate) workflows: Option<WorkflowFilter>,
     /// `None` if the field was left empty.
     pub(crate) headers: Option<Headers>,
+    pub(crate) options: Options,
 }
 
 impl Settings {
@@ -52,12 +72,19 @@ impl Settings {
             let headers = fields.optional_text("headers", headers);
             let events = chosen(form, fields);
             let workflows = fields.optional_text("workflows", workflows);
+            let max_concurrent = fields.optional_text("max_concurrent", Concurrency::parse);
+            let payload = fields.optional_text("payload", parse_name::<PayloadForm>);
             Ok(Self {
                 url: url?,
-                description: description?.filter(|text| !text.as_str().is_empty()),
-                events: events?,
-                workflows: workflows?.flatten(),
                 headers: headers?.filter(|headers| !headers.is_empty()),
+                options: Options {
+                    description: description?.filter(|text| !text.as_str().is_empty()),
+                    events: events?,
+                    workflows: workflows?.flatten(),
+                    payload: payload?,
+                    max_concurrent: max_concurrent?,
+                    keep_payload: Some(form.get("keep_payload") != "false"),
+                },
             })
         })
     }
@@ -76,7 +103,7 @@ fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Reje
 
 /// Names the events that an endpoint gets.
 pub(crate) fn events(endpoint: &EndpointView) -> String {
-    match &endpoint.events {
+    match &endpoint.options.events {
         Some(filter) => filter.names().collect::<Vec<_>>().join(", "),
         None => "All job events".to_owned(),
     }
@@ -123,15 +150,31 @@ fn about(name: &str, problem: &str) -> String {
     format!("\"{name}\" {first}{}", rest.as_str())
 }
 
-/// The fields with their current values.
+/// The values of a new endpoint's form.
+pub(crate) fn initial() -> Typed {
+    Typed::of(EVENTS.iter().filter(|(_, event)| event.is_of_a_job()).map(|(name, _)| (*name, TICKED.to_owned())))
+}
+
+/// The values of the form with an endpoint's settings. The headers are secret.
+pub(crate) fn stored(endpoint: &EndpointView) -> Typed {
+    let Options { description, events, workflows, payload, keep_payload, max_concurrent } = &endpoint.options;
+    let is_wanted = |event: EventName| events.as_ref().map_or(event.is_of_a_job(), |filter| filter.wants(event));
+    let ticked = EVENTS.iter().filter(|(_, event)| is_wanted(*event)).map(|(name, _)| (*name, TICKED.to_owned()));
+    let texts = [
+        ("url", endpoint.url.clone()),
+        ("description", description.as_ref().map(|text| text.as_str().to_owned())),
+        ("workflows", workflows.as_ref().map(|all| all.names().collect::<Vec<_>>().join("\n"))),
+        ("payload", payload.map(|form| form.to_string())),
+        ("max_concurrent", max_concurrent.map(|ceiling| ceiling.get().to_string())),
+        ("keep_payload", keep_payload.map(|is_kept| is_kept.to_string())),
+    ];
+    Typed::of(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).chain(ticked))
+}
+
+/// The form of an endpoint's settings.
 pub(crate) struct Shown<'a> {
-    /// `None` for a pull endpoint.
-    pub(crate) url: Option<&'a str>,
-    pub(crate) description: &'a str,
-    /// The selected workflows, one per line.
-    pub(crate) workflows: &'a str,
-    /// For each of the events, whether it is selected.
-    pub(crate) events: [bool; 5],
+    pub(crate) values: &'a Typed,
+    pub(crate) kind: Kind,
     /// Whether the form is still empty. If so, it hides the fields that few endpoints need.
     pub(crate) is_new: bool,
     /// The hint for the headers.
@@ -139,29 +182,20 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Returns which events were checked in the form.
-    pub(crate) fn ticked(form: &Typed) -> [bool; 5] {
-        EVENTS.map(|(name, _)| form.get(name) == TICKED)
-    }
-
-    /// Returns which events the filter selects.
-    pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 5] {
-        EVENTS.map(|(_, event)| filter.map_or(event.is_of_a_job(), |filter| filter.wants(event)))
-    }
-
     /// Renders the fields of the form with this id, and their errors.
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
+        let value = |name| self.values.get(name);
         html! {
-            @if let Some(url) = self.url {
-                (Field::url("url", "URL", url).hint("Deliveries are posted to this URL, for example https://example.com/webhooks").html(form, error))
+            @if self.kind == Kind::Push {
+                (Field::url("url", "URL", value("url")).hint("Deliveries are posted to this URL, for example https://example.com/webhooks").html(form, error))
             }
-            (Field::text("description", "Description", "off", self.description).optional().html(form, error))
+            (Field::text("description", "Description", "off", value("description")).optional().html(form, error))
             fieldset {
                 legend { "Events" }
                 p .hint { "The endpoint.* events report problems with your other endpoints" }
-                @for ((name, event), is_wanted) in EVENTS.iter().zip(self.events) {
+                @for (name, event) in EVENTS {
                     div {
-                        input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[is_wanted];
+                        input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[value(name) == TICKED];
                         label for={ (form) "-" (name) } { (event.as_str()) }
                     }
                 }
@@ -169,7 +203,7 @@ impl Shown<'_> {
             }
             @if self.is_new {
                 details {
-                    summary { "Workflows and headers" }
+                    summary { "Workflows, payload and headers" }
                     (self.more(form, error))
                 }
             } @else { (self.more(form, error)) }
@@ -179,7 +213,10 @@ impl Shown<'_> {
     /// The fields that few endpoints need.
     fn more(&self, form: &str, error: Option<&Error>) -> Markup {
         html! {
-            (Field::area("workflows", "Workflows", self.workflows).hint(WORKFLOWS).optional().html(form, error))
+            (Field::area("workflows", "Workflows", self.values.get("workflows")).hint(WORKFLOWS).optional().html(form, error))
+            (Field::select("payload", "Payload", &PAYLOADS, self.values.get("payload")).html(form, error))
+            (Field::text("max_concurrent", "Requests at a time", "off", self.values.get("max_concurrent")).hint(CEILING).optional().html(form, error))
+            (Field::select("keep_payload", "In the log", &KEEPING, self.values.get("keep_payload")).html(form, error))
             (Field::area("headers", "Headers", "").hint(self.headers_hint).optional().html(form, error))
         }
     }

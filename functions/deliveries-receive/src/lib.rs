@@ -102,7 +102,7 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
         event,
         event_at: delivery.created_at,
         trace: trace.as_ref(),
-        body: &body,
+        body: body.in_form(endpoint.payload_form()),
     };
     let headers = content.headers(now).map_err(Error::internal("building the headers for a delivery"))?;
     let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
@@ -114,7 +114,7 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
         lease: lease.into(),
         lease_expires_at: ends.into(),
         headers: texts.collect(),
-        body: String::from_utf8_lossy(&body).into_owned(),
+        body: String::from_utf8_lossy(content.body.0).into_owned(),
     })
 }
 
@@ -123,7 +123,10 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
     let (own, mut room, mut is_full) = (headers_size(&endpoint), ROOM, false);
     let has_room = |taken: &Taken| {
-        let needed = FRAME + own + size(&taken.payload.body) + 4 * size(taken.delivery.job_id.as_bytes());
+        let needed = FRAME
+            + own
+            + size(taken.payload.body.in_form(endpoint.payload_form()).0)
+            + 4 * size(taken.delivery.job_id.as_bytes());
         room.checked_sub(needed).map(|left| room = left).is_some() || {
             is_full = true;
             false

@@ -216,6 +216,9 @@ impl App {
                     // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
+                    if was.erased_at.is_some() {
+                        self.log.erase_details(tenant, &id).await?;
+                    }
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
@@ -249,6 +252,7 @@ impl App {
         let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
         let after = before.after(&attempt, &self.schedule, random::fraction, now);
         match (after.status, endpoint) {
+            (Status::Delivered, Some(endpoint)) if !endpoint.keeps_payloads() => after.erased(now),
             // The endpoint was deleted, so the delivery cannot be received again.
             (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
             _ => after,

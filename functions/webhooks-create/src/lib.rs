@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    Call as _, MAX_ELEMENTS, MAX_WORKFLOWS,
+    Call as _,
     webhooks::{Create, Created},
 };
 use common::{
@@ -15,12 +15,10 @@ use common::{
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
     id::EndpointId,
     issue::{Problem, parse_name},
-    name::Description,
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
-        endpoints::{Address, Endpoints, Kind, NewEndpoint, max_endpoints},
-        event::{EventFilter, WorkflowFilter},
+        endpoints::{Address, Endpoints, Kind, NewEndpoint, Options, max_endpoints},
     },
 };
 
@@ -63,10 +61,8 @@ pub struct Input {
     /// `None` generates a secret.
     signing_secret: Option<SigningSecret>,
     headers: Headers,
-    description: Option<Description>,
     active: bool,
-    events: Option<EventFilter>,
-    workflows: Option<WorkflowFilter>,
+    options: Options,
     key: Option<IdempotencyKey>,
 }
 
@@ -104,41 +100,20 @@ impl Input {
                  values never appear in responses, log lines or emails.",
             )
             .nullable_object(Create::NAMES.headers, Headers::parse);
-        let description = fields
-            .about(
-                "A description to tell the endpoint apart from your other endpoints. By default, or with `null`, the \
-                 endpoint has no description.",
-            )
-            .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields
             .about(
                 "Whether events are delivered. The default is `true`. An inactive endpoint collects events for 7 days, \
                  as `held` deliveries.",
             )
             .optional_bool(Create::NAMES.active);
-        let events = fields
-            .about(
-                "The events that the endpoint gets. By default, or with `null`, it gets all job events. The notices \
-                 `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the organization's other \
-                 endpoints are sent only to endpoints that list them.",
-            )
-            .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
-        let workflows = fields
-            .about(
-                "The names of the workflows whose events the endpoint gets. A name must match a job's `workflow` \
-                 exactly. Events of other jobs are not sent. By default, or with `null`, the endpoint gets the events \
-                 of all workflows. Test events are always sent.",
-            )
-            .nullable_list(Create::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
+        let options = fields.endpoint_options(true);
         let key = fields.idempotency_key();
         Ok(Self {
             address: address?,
             signing_secret: signing_secret?,
             headers: headers?.into_option().unwrap_or_default(),
-            description: description?.into_option(),
             active: active?.unwrap_or(true),
-            events: events?.into_option(),
-            workflows: workflows?.into_option(),
+            options: options?.into_options(),
             key: key?,
         })
     }
@@ -154,10 +129,8 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answe
         address: input.address,
         signing_secret,
         headers: input.headers,
-        description: input.description,
         active: input.active,
-        events: input.events,
-        workflows: input.workflows,
+        options: input.options,
         created_at: Timestamp::now(),
     };
     let tenant = &call.caller.organization;

@@ -46,7 +46,8 @@ impl Sender {
         }
         // A message for a parked attempt is a repeated one: the attempt is left to the drain.
         let may_begin = due.gate.is_open() && !due.delivery.is_parked;
-        let place = if may_begin { self.at_once.take(&due.tenant, batch.last_start).await } else { None };
+        let place =
+            if may_begin { self.at_once.take(&due.tenant, due.recipient(), batch.last_start).await } else { None };
         if place.is_none() {
             return batch.finish(due.ended(AttemptResult::Parked));
         }
@@ -90,7 +91,7 @@ impl Sender {
             event: due.delivery.event_in(&due.payload.body),
             event_at: due.delivery.created_at,
             trace: due.payload.trace.as_ref(),
-            body: &due.payload.body,
+            body: due.payload.body.in_form(due.form()),
         };
         let mut posting = pin!(self.client.post(post, began));
         let (posted, is_quick, is_stored) = match own_time::within(SECOND, &mut posting).await {

@@ -54,8 +54,10 @@ pub(crate) async fn event(
             let may_share = to.len() > 1 && event.job_id.len() <= JOB_ID_BYTES;
             let content = (&body, may_share.then(Arc::<Shared>::default));
             let first = |it: &Arc<Endpoint>| {
-                let (to, content) = (Destination::Endpoint(it.id), (content.0, content.1.as_ref()));
-                Due::first(record, &event, content, to, Some(Arc::clone(it)), it.health.gate)
+                // A payload that is erased before the others is not shared.
+                let shared = content.1.as_ref().filter(|_| it.keeps_payloads());
+                let to = Destination::Endpoint(it.id);
+                Due::first(record, &event, (content.0, shared), to, Some(Arc::clone(it)), it.health.gate)
             };
             to.into_iter().map(first).collect()
         }
@@ -107,7 +109,10 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
     }
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
-        if let Some(delivery) = known.get(&first.delivery.webhook_id).filter(|delivery| delivery.failed_with(1)) {
+        if let Some(delivery) = known
+            .get(&first.delivery.webhook_id)
+            .filter(|delivery| delivery.failed_with(1) || delivery.erased_at.is_some())
+        {
             ledger.follow(tenant, delivery, first.health(), false, now).await?;
         }
     }

@@ -274,7 +274,7 @@ impl Ledger {
     fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
-            let after = self.after(&ended.due.delivery, &ended.result, now);
+            let after = self.after(&ended.due.delivery, &ended, now);
             let plan = Plan::of(&ended, &after, self.log.kept_payload_bytes());
             let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
             (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()), is_advanced: false })
@@ -284,8 +284,9 @@ impl Ledger {
         entries
     }
 
-    fn after(&self, before: &Delivery, result: &AttemptResult, now: Timestamp) -> Delivery {
-        before.after(result, &self.schedule, random::fraction, now)
+    fn after(&self, before: &Delivery, ended: &Ended, now: Timestamp) -> Delivery {
+        let after = before.after(&ended.result, &self.schedule, random::fraction, now);
+        if after.status == Status::Delivered && !ended.due.keeps_payload() { after.erased(now) } else { after }
     }
 
     /// Writes rows, each for the entry with the given number.
@@ -408,7 +409,7 @@ impl Ledger {
                 let soon = DueAttempt::soon(tenant, &after, now);
                 return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
             }
-            Status::Delivered => self.log.forget_large(tenant, &after, &payload.body).await?,
+            Status::Delivered => self.log.forget_unkept(tenant, &after, &payload.body).await?,
             Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
@@ -416,7 +417,8 @@ impl Ledger {
         Ok(Next::Nothing)
     }
 
-    /// Records the consequences of a failed delivery for its endpoint, as [`Endpoints::follow`] does.
+    /// Records the consequences of an ended delivery for its endpoint, as [`Endpoints::follow`] does, and erases what an
+    /// earlier process may have left of it.
     pub(crate) async fn follow(
         &self,
         tenant: &TenantId,
@@ -425,6 +427,9 @@ impl Ledger {
         is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
+        if delivery.erased_at.is_some() {
+            self.log.erase_details(tenant, &delivery.id).await?;
+        }
         let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);
         self.recorder.clone().within(following).await
     }
@@ -446,7 +451,7 @@ impl Ledger {
                 return Ok(Break(None));
             }
             // A person has resent the delivery since: the attempt counts as the first of the new schedule.
-            let after = self.after(&current, &ended.result, now);
+            let after = self.after(&current, ended, now);
             let is_timed = after.status == Status::Pending && !after.is_parked;
             log.put_all(is_timed.then(|| log.due_row(tenant, &after, now))).await?;
             Ok(Continue((current, after)))

@@ -15,7 +15,7 @@ use common::{
         },
         destination::Target,
         endpoints::{Endpoint, Gate, Gated, Health, Shown},
-        event::JobEvent,
+        event::{JobEvent, PayloadForm},
         log::{HELD_WITH_STATE, Shared},
     },
 };
@@ -99,6 +99,16 @@ impl Due {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
             Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
         }
+    }
+
+    /// Whether the log keeps the payload after a success.
+    pub(crate) fn keeps_payload(&self) -> bool {
+        self.endpoint.as_ref().is_none_or(|endpoint| endpoint.keeps_payloads())
+    }
+
+    /// How much of the event the receiver gets.
+    pub(crate) fn form(&self) -> PayloadForm {
+        self.endpoint.as_ref().map_or(PayloadForm::Full, |endpoint| endpoint.payload_form())
     }
 
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because

@@ -24,8 +24,9 @@ use crate::{
 enum Step {
     /// Drop the message: the delivery has ended, or another message has already made the attempt.
     Drop,
-    /// Update the endpoint: this record made the last attempt, but the process may have died before the update.
-    NoteFailed,
+    /// Repeat what follows: this record made the last attempt, but the process may have died before it had updated the
+    /// endpoint, or erased the payload.
+    NoteEnded,
     /// Send a message. If this record has already made its attempt, and the process may have died before sending the
     /// next attempt's message, send that one. If this record is early, send the same message again.
     SendOn,
@@ -36,8 +37,8 @@ enum Step {
 /// Decides the step for a message about `due`, given the current state of its delivery. `is_repeated` means that the
 /// record has been received before.
 fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp) -> Step {
-    if is_repeated && delivery.failed_with(due.attempt) {
-        return Step::NoteFailed;
+    if is_repeated && (delivery.failed_with(due.attempt) || delivery.erased_at.is_some()) {
+        return Step::NoteEnded;
     }
     let Some(wakes_at) = delivery.wakes_at() else { return Step::Drop };
     let is_next = DueAttempt::next(&due.tenant, delivery) == *due;
@@ -66,7 +67,7 @@ pub(crate) async fn attempt(
     };
     match step(&delivery, &due, record.is_repeated, now) {
         Step::Drop => return Ok(()),
-        Step::NoteFailed => {
+        Step::NoteEnded => {
             let endpoint = match delivery.webhook_endpoint_id {
                 Some(id) => endpoints.find(&due.tenant, id).await?,
                 None => None,
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(after(&pending(2, 60), 2, false), Step::Drop, "another message made the attempt");
         assert_eq!(after(&pending(2, 60), 2, true), Step::SendOn, "this record made the attempt");
         assert_eq!(after(&ended(Status::Failed), 2, false), Step::Drop);
-        assert_eq!(after(&ended(Status::Failed), 2, true), Step::NoteFailed, "this record made the last attempt");
-        assert_eq!(after(&ended(Status::Failed), 3, true), Step::NoteFailed, "it expired");
+        assert_eq!(after(&ended(Status::Failed), 2, true), Step::NoteEnded, "this record made the last attempt");
+        assert_eq!(after(&ended(Status::Failed), 3, true), Step::NoteEnded, "it expired");
     }
 }

@@ -13,7 +13,7 @@ use common::{
     http::{Call, Fault, Function, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::endpoints::{EndpointView, Endpoints},
+    webhooks::endpoints::{EndpointView, Endpoints, Options},
 };
 
 /// Builds the function with the settings in `env`.
@@ -34,15 +34,19 @@ fn route() -> Route<Endpoints> {
 
 /// Returns the endpoint in the API's format.
 fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
+    let Options { description, events, workflows, payload, keep_payload, max_concurrent } = view.options;
     let (disabled_at, disabled_reason) = view.disabled.unzip();
     Endpoint {
         webhook_endpoint_id: view.id.into(),
         kind: view.kind.into(),
         url: view.url,
-        description: view.description.map(Into::into),
+        description: description.map(Into::into),
         active: view.active,
-        events: view.events.map(Into::into),
-        workflows: view.workflows.map(Into::into),
+        events: events.map(Into::into),
+        workflows: workflows.map(Into::into),
+        payload: payload.map(Into::into),
+        keep_payload,
+        max_concurrent: max_concurrent.map(|ceiling| ceiling.get().into()),
         header_names: view.header_names,
         created_at: view.created_at.into(),
         updated_at: view.updated_at.into(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{Call as _, MAX_ELEMENTS, MAX_WORKFLOWS, webhooks::Update};
+use api::{Call as _, webhooks::Update};
 use common::{
     accounts::permissions::Scope,
     audit::Action,
@@ -10,12 +10,10 @@ use common::{
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
     id::EndpointId,
-    name::Description,
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
         endpoints::{Change, Endpoints, rotation_overlap},
-        event::{EventFilter, WorkflowFilter},
     },
 };
 
@@ -74,35 +72,19 @@ impl Input {
         let headers = fields
             .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
-        let description = fields
-            .about("A new description to tell the endpoint apart from your other endpoints. `null` removes it.")
-            .nullable_text(Update::NAMES.description, Description::parse);
         let active = fields
             .about(
                 "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`. `false` \
                  disables it: its events, and deliveries whose next attempt becomes due, are held for 7 days.",
             )
             .optional_bool(Update::NAMES.active);
-        let events = fields
-            .about(
-                "The events that the endpoint gets from now on. `null` selects all job events. Existing deliveries are \
-                 not affected.",
-            )
-            .nullable_list(Update::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
-        let workflows = fields
-            .about(
-                "The names of the workflows whose events the endpoint gets from now on. A name must match a job's \
-                 `workflow` exactly. `null` selects all workflows.",
-            )
-            .nullable_list(Update::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
+        let options = fields.endpoint_options(false);
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,
             headers: headers?,
-            description: description?,
             active: active?,
-            events: events?,
-            workflows: workflows?,
+            options: options?,
             revision: None,
         };
         Ok(Self { id: id?, change })

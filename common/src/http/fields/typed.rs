@@ -12,6 +12,11 @@ use crate::{
 pub struct Typed(Object);
 
 impl Typed {
+    /// The fields of a form that is shown with stored values.
+    pub fn of<'a>(values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        Self(values.into_iter().map(|(name, value)| (name.to_owned(), Json::Text(value))).collect())
+    }
+
     /// Returns the value of a field, or an empty string if the field is absent.
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {

@@ -11,7 +11,7 @@ use crate::{
     id::EndpointId,
     webhooks::{
         destination::{EndpointUrl, SigningSecret},
-        event::{EventName, TraceParent},
+        event::{EventName, PayloadForm, TraceParent, thin},
     },
 };
 
@@ -24,7 +24,7 @@ pub struct Payload {
     pub trace: Option<TraceParent>,
 }
 
-/// The JSON to send, byte for byte. Clones share the bytes, and their compressed form once it has been computed.
+/// The JSON of the event, byte for byte. Clones share the bytes, and their other forms once they have been computed.
 #[derive(Clone, Debug)]
 pub struct Body(Arc<Shared>);
 
@@ -32,6 +32,7 @@ pub struct Body(Arc<Shared>);
 struct Shared {
     json: Bytes,
     compressed: OnceLock<Vec<u8>>,
+    thin: OnceLock<Option<Bytes>>,
 }
 
 impl Body {
@@ -39,11 +40,21 @@ impl Body {
     pub(in crate::webhooks) fn compressed(&self, compress: impl FnOnce(&[u8]) -> Vec<u8>) -> &[u8] {
         self.0.compressed.get_or_init(|| compress(&self.0.json))
     }
+
+    /// Returns what an endpoint gets that wants this form, and the form that it is in: a notice has only one. The thin
+    /// form is computed only once for all clones.
+    pub fn in_form(&self, form: PayloadForm) -> (&Bytes, PayloadForm) {
+        let thin = || self.0.thin.get_or_init(|| thin(&self.0.json).map(Bytes::from)).as_ref();
+        match form {
+            PayloadForm::Full => (&self.0.json, form),
+            PayloadForm::Thin => thin().map_or((&self.0.json, PayloadForm::Full), |thin| (thin, form)),
+        }
+    }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(json: T) -> Self {
-        Self(Arc::new(Shared { json: json.into(), compressed: OnceLock::new() }))
+        Self(Arc::new(Shared { json: json.into(), compressed: OnceLock::new(), thin: OnceLock::new() }))
     }
 }
 

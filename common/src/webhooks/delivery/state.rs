@@ -288,6 +288,13 @@ impl Delivery {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
     }
 
+    /// Erases the receiver's text. The log erases the payload with it.
+    #[must_use]
+    pub fn erased(self, now: Timestamp) -> Self {
+        let earlier = self.earlier.into_iter().map(Attempt::bare).collect();
+        Self { erased_at: Some(now), last_attempt: self.last_attempt.map(Attempt::bare), earlier, ..self }
+    }
+
     /// Whether the delivery failed at this attempt.
     pub fn failed_with(&self, attempt: u32) -> bool {
         // If the attempt was made, its number equals the number of attempts. If the delivery expired first, its number

@@ -18,9 +18,8 @@ use crate::{
     webhooks::destination::EndpointUrl,
 };
 
-/// The attributes that [`changes`] and [`target`] read.
-pub(super) const AUDITED: [Attribute; 10] =
-    [URL, KIND, DESCRIPTION, EVENTS, WORKFLOWS, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, REVISION];
+/// The attributes that [`changes`] and [`target`] read, beside the options.
+pub(super) const AUDITED: [Attribute; 7] = [URL, KIND, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, REVISION];
 
 /// An endpoint as an audit log target. The URL is shown without its query, which may contain a secret.
 pub(super) fn target(id: EndpointId, url: Option<&str>) -> Target {
@@ -39,12 +38,8 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
 /// The fields of a new endpoint.
 pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
     let url = new.address.url().map(|url| initial("url", shown(url.as_str())));
-    let description = new.description.as_ref().map(|description| initial("description", description.as_str()));
-    let events = new.events.as_ref().and_then(|events| list(events.names()));
-    let workflows = new.workflows.as_ref().and_then(|workflows| list(workflows.names()));
-    let lists = [("events", events), ("workflows", workflows), ("headers", list(new.headers.names()))];
-    let lists = lists.into_iter().filter_map(|(field, list)| Some(initial(field, list?)));
-    url.into_iter().chain(description).chain([initial("active", new.active)]).chain(lists).collect()
+    let headers = list(new.headers.names()).map(|names| initial("headers", names));
+    url.into_iter().chain([initial("active", new.active)]).chain(new.options.audited()).chain(headers).collect()
 }
 
 /// The fields of the endpoint in `item` that `wanted` changes; empty if the endpoint already has these values.
@@ -55,31 +50,11 @@ pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
         names.and_then(|names| list(names.iter().map(String::as_str)))
     };
     let mut changes = Vec::new();
-    let mut compare = |field, old: Option<String>, new: Option<String>| {
-        if old != new {
-            changes.push(change(field, old, new));
-        }
-    };
-    match &wanted.description {
-        Patch::Set(new) => {
-            compare("description", stored.optional_text(DESCRIPTION).map(str::to_owned), Some(new.as_str().to_owned()));
-        }
-        Patch::Clear => compare("description", stored.optional_text(DESCRIPTION).map(str::to_owned), None),
-        Patch::Keep => {}
+    let was_active = stored.optional_boolean(ACTIVE);
+    if let Some(active) = wanted.active.filter(|active| Some(*active) != was_active) {
+        changes.push(change("active", was_active.map(|active| active.to_string()), Some(active.to_string())));
     }
-    if let Some(active) = wanted.active {
-        compare("active", stored.optional_boolean(ACTIVE).map(|active| active.to_string()), Some(active.to_string()));
-    }
-    match &wanted.events {
-        Patch::Set(new) => compare("events", names(EVENTS), list(new.names())),
-        Patch::Clear => compare("events", names(EVENTS), None),
-        Patch::Keep => {}
-    }
-    match &wanted.workflows {
-        Patch::Set(new) => compare("workflows", names(WORKFLOWS), list(new.names())),
-        Patch::Clear => compare("workflows", names(WORKFLOWS), None),
-        Patch::Keep => {}
-    }
+    changes.extend(wanted.options.audited(&stored));
     // Secrets are compared here, and never shown.
     let new = wanted.url.as_ref().map(EndpointUrl::as_str);
     if let Some((new, old)) = new.zip(stored.optional_text(URL)).filter(|(new, old)| new != old) {

@@ -7,8 +7,7 @@ attributes! { pub(crate)
 }
 
 attributes! { pub(super)
-    URL = "url", KIND = "kind", DESCRIPTION = "description", EVENTS = "events", WORKFLOWS = "workflows", HEADERS = "headers",
-    HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
+    URL = "url", KIND = "kind", HEADERS = "headers", HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
     PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
     // The number of changes, to distinguish changes within the same millisecond.
     REVISION = "revision",

@@ -17,6 +17,7 @@ use super::{
     kind::Address,
     last_error::LastError,
     logged::log_shards,
+    options::Options,
     table::{Endpoints, record},
 };
 use crate::{
@@ -76,8 +77,8 @@ pub enum NoticeStep {
 
 /// The attributes of a [`Notice`].
 #[rustfmt::skip]
-const NOTICED: [Attribute; 18] = [
-    WEBHOOK_ENDPOINT_ID, URL, DESCRIPTION, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
+const NOTICED: [Attribute; 17] = [
+    WEBHOOK_ENDPOINT_ID, URL, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
     NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT, ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
 ];
 /// The index of pending notices.
@@ -106,7 +107,7 @@ impl Notice {
         Ok(Some(Self {
             endpoint,
             address: Address::read(&record)?,
-            description: record.optional_checked(DESCRIPTION, Description::parse)?,
+            description: Options::read(&record)?.description,
             failing_since: health.failing_since,
             disabled: disabled(&record)?,
             told_since: record.optional_time(TOLD_SINCE),
@@ -156,7 +157,7 @@ impl Endpoints {
 
     /// Reads the pending notice about an endpoint, if there is one. The read is strongly consistent.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
-        let found = self.get(tenant, id, &NOTICED).await?;
+        let found = self.get(tenant, id, &[&NOTICED, Options::ATTRIBUTES].concat()).await?;
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 

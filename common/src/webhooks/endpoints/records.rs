@@ -12,13 +12,14 @@ use super::{
     kind::{self, Address, Kind, Pulled},
     last_error::ERROR,
     logged::{LOGGED, deleted, log_shards},
+    options::Options,
     table::{Endpoints, NOT_FOUND, key, record},
     wanted::{Change, NewEndpoint},
 };
 use crate::{
     audit::{Action, Entry},
     aws::{
-        dynamo::{Attribute, Item, Record, boolean, number, text, texts},
+        dynamo::{Attribute, Item, Record, boolean, number, text},
         expression::Update,
         transaction::{Marker, Transaction},
     },
@@ -32,7 +33,7 @@ use crate::{
     webhooks::{
         delivery::{DestinationId, Shard},
         destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
-        event::{EventFilter, EventName, WorkflowFilter},
+        event::{EventName, PayloadForm},
     },
 };
 
@@ -48,10 +49,7 @@ pub struct Endpoint {
     pub previous_secret: Option<PreviousSecret>,
     /// The custom headers.
     pub headers: Headers,
-    /// The events to deliver; `None` means all job events.
-    pub events: Option<EventFilter>,
-    /// The workflows whose events are delivered; `None` means all.
-    pub workflows: Option<WorkflowFilter>,
+    pub options: Options,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
     /// The health of the endpoint's receiver.
@@ -98,9 +96,9 @@ const COUNTER: &str = "#count";
 const ENDPOINTS: Attribute = Attribute("endpoints");
 /// The attributes of an [`Endpoint`], with its [`Health`].
 #[rustfmt::skip]
-const ATTRIBUTES: [Attribute; 19] = [
-    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, EVENTS,
-    WORKFLOWS, LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILING_SINCE, GATE, ERRED_AT,
+const ATTRIBUTES: [Attribute; 17] = [
+    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, LOG_SHARDS,
+    HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILING_SINCE, GATE, ERRED_AT,
 ];
 
 impl Endpoints {
@@ -131,13 +129,13 @@ impl Endpoints {
 
     /// Reads the endpoints of `tenant`, active or not. The read is strongly consistent.
     pub async fn all(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
-        let items = self.query(tenant, &ATTRIBUTES).await?;
+        let items = self.query(tenant, &[&ATTRIBUTES, Options::ATTRIBUTES].concat()).await?;
         Ok(items.iter().filter_map(|item| readable(item, Endpoint::from_item)).collect())
     }
 
     /// Reads the endpoint `id` of `tenant`, active or not. The read is strongly consistent.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
-        let found = self.get(tenant, id, &ATTRIBUTES).await?;
+        let found = self.get(tenant, id, &[&ATTRIBUTES, Options::ATTRIBUTES].concat()).await?;
         found.as_ref().map(Endpoint::from_item).transpose()
     }
 
@@ -167,7 +165,7 @@ impl Endpoints {
             return self.require(tenant, id).await;
         }
         for attempt in 0..ATTEMPTS {
-            let before = self.get(tenant, id, &AUDITED).await?.ok_or(NOT_FOUND)?;
+            let before = self.get(tenant, id, &[&AUDITED, Options::ATTRIBUTES].concat()).await?.ok_or(NOT_FOUND)?;
             check(&change, &before)?;
             let update = self.written(tenant, id, &change, &before, overlap, now);
             let changes = audited::changes(&before, &change);
@@ -227,21 +225,7 @@ impl Endpoints {
             // The endpoint may already have been inactive.
             update = update.set_once(INACTIVE_SINCE, number(now.as_millisecond()));
         }
-        update = match &change.description {
-            Patch::Set(description) => update.set(DESCRIPTION, text(description.as_str())),
-            Patch::Clear => update.remove([DESCRIPTION]),
-            Patch::Keep => update,
-        };
-        update = match &change.events {
-            Patch::Set(events) => update.set(EVENTS, texts(events.names())),
-            Patch::Clear => update.remove([EVENTS]),
-            Patch::Keep => update,
-        };
-        update = match &change.workflows {
-            Patch::Set(workflows) => update.set(WORKFLOWS, texts(workflows.names())),
-            Patch::Clear => update.remove([WORKFLOWS]),
-            Patch::Keep => update,
-        };
+        update = change.options.set(update);
         update = match &change.headers {
             Patch::Set(headers) => update.replace(&[HEADERS, HEADER_NAMES], headers::attributes(headers)),
             Patch::Clear => update.remove([HEADERS, HEADER_NAMES]),
@@ -330,17 +314,8 @@ impl NewEndpoint {
         }
         set(CREATED_AT, text(self.created_at));
         set(UPDATED_AT, text(self.created_at));
-        for (name, value) in headers::attributes(&self.headers) {
+        for (name, value) in headers::attributes(&self.headers).into_iter().chain(self.options.attributes()) {
             set(name, value);
-        }
-        if let Some(description) = &self.description {
-            set(DESCRIPTION, text(description.as_str()));
-        }
-        if let Some(events) = &self.events {
-            set(EVENTS, texts(events.names()));
-        }
-        if let Some(workflows) = &self.workflows {
-            set(WORKFLOWS, texts(workflows.names()));
         }
         item
     }
@@ -369,13 +344,28 @@ impl Endpoint {
 
     /// Whether the endpoint's filters select this event for a job in this workflow.
     pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
-        self.events.as_ref().is_none_or(|events| events.wants(event))
-            && self.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
+        self.options.events.as_ref().is_none_or(|events| events.wants(event))
+            && self.options.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
+    }
+
+    /// How much of an event the endpoint gets.
+    pub fn payload_form(&self) -> PayloadForm {
+        self.options.payload.unwrap_or(PayloadForm::Full)
+    }
+
+    /// Whether the log keeps the payloads of deliveries that succeed.
+    pub fn keeps_payloads(&self) -> bool {
+        self.options.keep_payload.unwrap_or(true)
+    }
+
+    /// The maximum number of attempts in progress.
+    pub fn ceiling(&self) -> Option<usize> {
+        self.options.max_concurrent.map(|ceiling| ceiling.get().into())
     }
 
     /// Whether the endpoint gets this notice about another endpoint. It must subscribe to the notice by name.
     pub fn takes_notice(&self, notice: EventName) -> bool {
-        self.events.as_ref().is_some_and(|events| events.wants(notice))
+        self.options.events.as_ref().is_some_and(|events| events.wants(notice))
     }
 
     /// Whether events are sent to the endpoint.
@@ -403,8 +393,7 @@ impl Endpoint {
             signing_secret: record.checked(SIGNING_SECRET, SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,
-            events: record.optional_set(EVENTS, EventFilter::parse_name)?,
-            workflows: record.optional_set(WORKFLOWS, WorkflowFilter::parse_name)?,
+            options: Options::read(&record)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
             pulled: Pulled::read(&record),

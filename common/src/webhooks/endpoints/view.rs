@@ -10,6 +10,7 @@ use super::{
     kind::{self, Kind, Pulled},
     last_error::LastError,
     logged::log_shards,
+    options::Options,
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
 };
@@ -22,7 +23,6 @@ use crate::{
     webhooks::{
         delivery::{DestinationId, Shard},
         destination::SigningSecret,
-        event::{EventFilter, WorkflowFilter},
     },
 };
 
@@ -37,14 +37,9 @@ pub struct EndpointView {
     pub url: Option<String>,
     /// The times of the last calls to receive deliveries, for a pull endpoint.
     pub pulled: Pulled,
-    /// The tenant's description.
-    pub description: Option<Description>,
     /// Whether events are delivered to the endpoint.
     pub active: bool,
-    /// The events to deliver; `None` means all job events.
-    pub events: Option<EventFilter>,
-    /// The workflows whose events are delivered; `None` means all.
-    pub workflows: Option<WorkflowFilter>,
+    pub options: Options,
     /// When the endpoint was created.
     pub created_at: Timestamp,
     /// The number of changes so far, for [`Change::revision`](super::Change::revision).
@@ -76,16 +71,16 @@ pub struct EndpointView {
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 26] = [
-    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
-    PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
-    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
+const VIEW: [Attribute; 23] = [
+    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
+    PREVIOUS_SECRET_EXPIRES_AT, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT, ERRED_AT,
+    ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
 ];
 
 impl Endpoints {
     /// Lists all endpoints of `tenant`, oldest first, with a consistent read.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
-        let items = self.query(tenant, &VIEW).await?;
+        let items = self.query(tenant, &[&VIEW, Options::ATTRIBUTES].concat()).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
@@ -94,7 +89,7 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint, or the stored endpoint cannot be parsed.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
-        let attributes = [&VIEW[..], &[SIGNING_SECRET]].concat();
+        let attributes = [&VIEW, Options::ATTRIBUTES, &[SIGNING_SECRET]].concat();
         EndpointView::from_item(&self.get(tenant, id, &attributes).await?.ok_or(NOT_FOUND)?)
     }
 }
@@ -112,10 +107,8 @@ impl EndpointView {
                 Kind::Pull => None,
             },
             pulled: Pulled::read(&record),
-            description: record.optional_checked(DESCRIPTION, Description::parse)?,
             active: record.boolean(ACTIVE)?,
-            events: record.optional_set(EVENTS, EventFilter::parse_name)?,
-            workflows: record.optional_set(WORKFLOWS, WorkflowFilter::parse_name)?,
+            options: Options::read(&record)?,
             created_at: record.parsed(CREATED_AT)?,
             updated_at: record.parsed(UPDATED_AT)?,
             revision: record.optional_number(REVISION).unwrap_or(0),
@@ -142,7 +135,7 @@ impl EndpointView {
     /// The name to show: the URL or, if there is none, the description. If there is neither, a name with the end of the
     /// id.
     pub fn name(&self) -> Cow<'_, str> {
-        let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
+        let described = || self.options.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
         match self.url.as_deref().or_else(described) {
             Some(name) => name.into(),
             None => {

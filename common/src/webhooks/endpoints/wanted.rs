@@ -1,15 +1,14 @@
 //! Requested endpoints: new ones, and changes to stored ones.
 
-use super::kind::Address;
+use super::{
+    kind::Address,
+    options::{Options, OptionsChange},
+};
 use crate::{
     id::EndpointId,
-    name::Description,
     patch::Patch,
     timestamp::Timestamp,
-    webhooks::{
-        destination::{EndpointUrl, Headers, SigningSecret},
-        event::{EventFilter, WorkflowFilter},
-    },
+    webhooks::destination::{EndpointUrl, Headers, SigningSecret},
 };
 
 /// An endpoint to store.
@@ -23,14 +22,9 @@ pub struct NewEndpoint {
     pub signing_secret: SigningSecret,
     /// The headers that the receiver gets with each attempt.
     pub headers: Headers,
-    /// The tenant's own description.
-    pub description: Option<Description>,
     /// Whether events are delivered to the endpoint.
     pub active: bool,
-    /// The events to deliver; `None` for all job events.
-    pub events: Option<EventFilter>,
-    /// The workflows whose events to deliver; `None` for all.
-    pub workflows: Option<WorkflowFilter>,
+    pub options: Options,
     /// When the endpoint was created.
     pub created_at: Timestamp,
 }
@@ -44,14 +38,9 @@ pub struct Change {
     pub signing_secret: Option<SigningSecret>,
     /// The headers that replace all previous headers.
     pub headers: Patch<Headers>,
-    /// The new description.
-    pub description: Patch<Description>,
     /// Whether to deliver events to the endpoint.
     pub active: Option<bool>,
-    /// The events to deliver; cleared for all job events.
-    pub events: Patch<EventFilter>,
-    /// The workflows whose events to deliver; cleared for all.
-    pub workflows: Patch<WorkflowFilter>,
+    pub options: OptionsChange,
     /// The [revision](super::EndpointView::revision) that the endpoint must still have.
     pub revision: Option<i64>,
 }
@@ -59,19 +48,9 @@ pub struct Change {
 impl Change {
     /// Whether the change leaves every field unchanged.
     pub fn is_empty(&self) -> bool {
-        matches!(
-            self,
-            Self {
-                url: None,
-                signing_secret: None,
-                headers: Patch::Keep,
-                description: Patch::Keep,
-                active: None,
-                events: Patch::Keep,
-                workflows: Patch::Keep,
-                revision: _
-            }
-        )
+        let Self { url, signing_secret, headers, active, options, revision: _ } = self;
+        let is_kept = matches!((url, signing_secret, headers, active), (None, None, Patch::Keep, None));
+        is_kept && *options == OptionsChange::default()
     }
 
     /// Whether the change would send the existing headers to another URL, which may belong to another party. Even a

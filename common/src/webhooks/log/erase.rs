@@ -70,6 +70,12 @@ impl Log {
             Ok(if update.send(&self.dynamodb, ERASING).await? { Break(before) } else { Continue(()) })
         })
         .await?;
+        self.erase_details(tenant, id).await?;
+        Ok(Some(erased).filter(|erased| erased.is_shared))
+    }
+
+    /// Erases the items of an erased delivery beside its state. The call can be repeated.
+    pub async fn erase_details(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
         let details = query_all(self.partition(details_partition(tenant, id)), ERASING).await?;
         let writes = details.into_iter().map(|mut item| match key_of(&item) {
             [partition, part] if payload::is_part(&part) => Ok(delete_request(keyed([partition, part], []))),
@@ -79,8 +85,7 @@ impl Log {
                 Ok(put_request(item))
             }
         });
-        batch_write(&self.dynamodb, &self.table, writes.collect::<Result<Vec<_>>>()?, ERASING).await?;
-        Ok(Some(erased).filter(|erased| erased.is_shared))
+        batch_write(&self.dynamodb, &self.table, writes.collect::<Result<Vec<_>>>()?, ERASING).await
     }
 
     async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {

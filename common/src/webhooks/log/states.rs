@@ -49,14 +49,14 @@ const ATTEMPT: &str = "attempt.";
 const MAX_ATTEMPTS: usize = 200;
 
 impl Log {
-    /// Builds the row of a delivery that succeeded immediately, with its payload unless it is too large to be kept.
+    /// Builds the row of a delivery that succeeded immediately, with its payload unless it is not kept, or too large.
     #[must_use]
     pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
         let trace = payload.trace.as_ref().map_or(0, |trace| TRACE.name().len() + trace.as_str().len());
         let workflow = delivery.workflow.as_ref().map_or(0, |name| WORKFLOW.name().len() + name.len());
         let packed = Packed::new(&payload.body, trace + workflow);
-        if packed.len() <= self.kept_payload_bytes {
+        if delivery.erased_at.is_none() && packed.len() <= self.kept_payload_bytes {
             packed.put(&mut item, payload);
         }
         Row(item)
@@ -245,8 +245,11 @@ impl Log {
         update.send(&self.dynamodb, "resending a delivery").await
     }
 
-    /// Deletes the payload of a successful delivery, if it is too large to be kept.
-    pub async fn forget_large(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
+    /// Deletes the payload of a successful delivery, if it is not kept, or too large to be kept.
+    pub async fn forget_unkept(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
+        if delivery.erased_at.is_some() {
+            return self.erase_details(tenant, &delivery.id).await;
+        }
         let is_small = || Packed::new(body, 0).len() <= self.kept_payload_bytes;
         if delivery.is_shared || body.len() <= self.kept_payload_bytes || is_small() {
             return Ok(());
@@ -375,6 +378,7 @@ impl Log {
             (ATTEMPTS, number(delivery.attempts.into())),
         ]);
         set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
+        set.extend(delivery.erased_at.map(|at| (ERASED_AT, number(at.as_millisecond()))));
         set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
         self.item(state_key(tenant, &delivery.id), set, now)
     }
@@ -382,10 +386,15 @@ impl Log {
     /// Builds the update of the state after another attempt.
     pub(super) fn attempted(&self, tenant: &TenantId, after: &Delivery) -> Update {
         let attempts = attempts_attributes(&after.earlier, after.last_attempt.as_ref()).collect();
-        self.update(state_key(tenant, &after.id))
+        let update = self
+            .update(state_key(tenant, &after.id))
             .replace(&PASSING, standing(tenant, after))
             .set(ATTEMPTS, number(after.attempts.into()))
-            .replace(&[LAST, EARLIER], attempts)
+            .replace(&[LAST, EARLIER], attempts);
+        match after.erased_at {
+            None => update,
+            Some(at) => update.set(ERASED_AT, number(at.as_millisecond())).remove(payload::ATTRIBUTES),
+        }
     }
 }
 

@@ -77,7 +77,12 @@ async fn post_for(tenant: &TenantId, client: &Client, url: &str) -> Result<Poste
     let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
     let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
     let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-    client.post(Post { tenant, target, id, event, event_at, trace: None, body: &body }, Timestamp::now()).await
+    client
+        .post(
+            Post { tenant, target, id, event, event_at, trace: None, body: (&body, PayloadForm::Full) },
+            Timestamp::now(),
+        )
+        .await
 }
 
 async fn post(client: &Client, url: &str) -> Outcome {

@@ -62,7 +62,7 @@ const STATUSES: [(&str, &str); 6] = [
 /// The search form. It keeps the status and the time range, which are set by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     // The select is narrow, so the description comes first: it is usually shorter than the URL.
-    let name = |endpoint: &EndpointView| match &endpoint.description {
+    let name = |endpoint: &EndpointView| match &endpoint.options.description {
         Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(&endpoint.name())),
         _ => short(&endpoint.name()),
     };

@@ -94,7 +94,7 @@ pub(crate) fn table(
 
 /// A link to an endpoint, by its description if it has one, because URLs are long and often similar.
 fn endpoint_link(endpoint: &EndpointView) -> Markup {
-    let (name, described) = (short(&endpoint.name()), endpoint.description.as_ref());
+    let (name, described) = (short(&endpoint.name()), endpoint.options.description.as_ref());
     html! {
         a .cut href={ "/console/endpoints/" (endpoint.id) } title=(name) {
             @match described {

@@ -233,7 +233,7 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, told: Option<&End
                 @match (endpoint, delivery.webhook_endpoint_id) {
                     (Some(endpoint), _) => {
                         a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(&endpoint.name())) } }
-                        @if let Some(description) = &endpoint.description { " " bdi .soft { (visible(description.as_str())) } }
+                        @if let Some(description) = &endpoint.options.description { " " bdi .soft { (visible(description.as_str())) } }
                     },
                     (None, Some(id)) => (deleted(id)),
                     (None, None) => "Job callback",

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{app::App, numbers::is_gone, settings::Settings, verify};
 
-/// The fields of all the page's forms.
-pub(super) const FIELDS: [(&str, &str); 21] = [
+/// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
+pub(super) const FIELDS: [(&str, &str); 12] = [
     ("id", "The id of the endpoint."),
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
     (
@@ -45,15 +45,6 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("secret", "`rotate`: the secret that the page generated."),
     ("revision", "`rotate` and `edit`: the endpoint's revision when the form was opened."),
     ("own", "`rotate`: your own secret, instead of the generated one."),
-    ("url", "`edit`: the URL of the endpoint."),
-    ("description", "`edit`: a description that identifies the endpoint."),
-    ("completed", "`edit`: `yes` to deliver the event `job.completed`."),
-    ("failed", "`edit`: `yes` to deliver the event `job.failed`."),
-    ("endpoint_failing", "`edit`: `yes` to deliver the notice `endpoint.failing`."),
-    ("endpoint_disabled", "`edit`: `yes` to deliver the notice `endpoint.disabled`."),
-    ("endpoint_recovered", "`edit`: `yes` to deliver the notice `endpoint.recovered`."),
-    ("workflows", "`edit`: the workflows whose events to deliver, one per line; empty for all."),
-    ("headers", "`edit`: headers that replace the current ones, one `name: value` per line."),
     ("no_headers", "`edit`: `yes` removes the headers."),
     ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
@@ -137,9 +128,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     };
     let settings = Change {
         url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
-        description: patch(was.description, new.description),
-        events: patch(was.events, new.events),
-        workflows: patch(was.workflows, new.workflows),
+        options: was.options.change_to(new.options),
         headers,
         ..Change::default()
     };
@@ -156,11 +145,6 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
         changed => changed.map(|()| after(id, "saved")),
     }
-}
-
-/// Returns the change from one value to another.
-fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
-    if was == new { Patch::Keep } else { new.map_or(Patch::Clear, Patch::Set) }
 }
 
 /// Rotates to the secret in the form, and shows it.

@@ -17,7 +17,7 @@ use crate::{
     backlogs::missed,
     chart,
     numbers::{Known, counted, is_rotating},
-    settings::{Shown, events},
+    settings::{self, Shown, events},
 };
 
 /// A rejected form, with the reason.
@@ -48,29 +48,12 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
         "Leave empty to keep the current headers. New values replace all of them. If you change the URL, enter them \
          again"
     };
-    let workflows =
-        endpoint.workflows.as_ref().map_or_else(String::new, |all| all.names().collect::<Vec<_>>().join("\n"));
-    let shown = match refused {
-        Some(Refused { form, .. }) => Shown {
-            url: endpoint.url.as_ref().map(|_| form.get("url")),
-            description: form.get("description"),
-            workflows: form.get("workflows"),
-            events: Shown::ticked(form),
-            is_new: false,
-            headers_hint,
-        },
-        None => Shown {
-            url: endpoint.url.as_deref(),
-            description: endpoint.description.as_ref().map_or("", |text| text.as_str()),
-            workflows: &workflows,
-            events: Shown::wanted(endpoint.events.as_ref()),
-            is_new: false,
-            headers_hint,
-        },
-    };
+    let stored = settings::stored(endpoint);
+    let values = refused.map_or(&stored, |refused| refused.form);
+    let shown = Shown { values, kind: endpoint.kind, is_new: false, headers_hint };
     html! {
         details #edit open[refused.is_some()] {
-            summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows and headers" }
+            summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows, payload and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
                 input type="hidden" name="revision" value=(endpoint.revision);
@@ -112,7 +95,7 @@ fn changed(endpoint: &EndpointView) -> Markup {
                 @if let Some(url) = &endpoint.url { li { "URL: " bdi .mono { (visible(url)) } } }
                 li {
                     "Description: "
-                    @match &endpoint.description { Some(text) => bdi { (visible(text.as_str())) }, None => "none" }
+                    @match &endpoint.options.description { Some(text) => bdi { (visible(text.as_str())) }, None => "none" }
                 }
                 li { "Events: " (events(endpoint)) }
                 @if !endpoint.header_names.is_empty() { li { "Headers: " (endpoint.header_names.join(", ")) } }

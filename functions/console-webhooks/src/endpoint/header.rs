@@ -24,7 +24,7 @@ pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) ->
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
     let (delivered, ended) = known.successes(now);
     html! {
-        @if let Some(description) = &endpoint.description { p { bdi { (visible(description.as_str())) } } }
+        @if let Some(description) = &endpoint.options.description { p { bdi { (visible(description.as_str())) } } }
         div .head {
             dl .stats {
                 div {

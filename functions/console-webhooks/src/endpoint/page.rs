@@ -15,6 +15,7 @@ use common::{
     webhooks::{
         delivery::Status,
         endpoints::{EndpointView, Kind, LastError},
+        event::PayloadForm,
         log::{count::Bound, search::Filter},
     },
 };
@@ -162,9 +163,21 @@ fn facts(endpoint: &EndpointView, now: Timestamp) -> Markup {
             dd .mono.whole { (endpoint.id) }
             dt { "Events" }
             dd { (events(endpoint)) }
-            @if let Some(workflows) = &endpoint.workflows {
+            @if let Some(workflows) = &endpoint.options.workflows {
                 dt { "Workflows" }
                 dd { bdi .lines { (visible(&workflows.names().collect::<Vec<_>>().join(", "))) } }
+            }
+            @if endpoint.options.payload == Some(PayloadForm::Thin) {
+                dt { "Payload" }
+                dd { "Thin: without result, error and stack" }
+            }
+            @if endpoint.options.keep_payload == Some(false) {
+                dt { "Payloads" }
+                dd { "Erased after each success" }
+            }
+            @if let Some(ceiling) = endpoint.options.max_concurrent {
+                dt { "Requests at a time" }
+                dd { "At most " (ceiling.get()) }
             }
             @if !endpoint.header_names.is_empty() {
                 dt { "Headers" }

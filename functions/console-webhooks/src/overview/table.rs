@@ -72,8 +72,8 @@ fn line(row: &Known, now: Timestamp) -> Markup {
 /// The endpoint's events and workflows: the name if there is only one, otherwise the number. The endpoint's page lists
 /// all names.
 fn wanted(endpoint: &EndpointView) -> Markup {
-    let names: Vec<_> = endpoint.events.iter().flat_map(EventFilter::names).collect();
-    let workflows: Vec<_> = endpoint.workflows.iter().flat_map(WorkflowFilter::names).collect();
+    let names: Vec<_> = endpoint.options.events.iter().flat_map(EventFilter::names).collect();
+    let workflows: Vec<_> = endpoint.options.workflows.iter().flat_map(WorkflowFilter::names).collect();
     html! {
         @if names.len() > 1 { span title=(names.join(", ")) { (names.len()) " events" } } @else { (events(endpoint)) }
         @if !workflows.is_empty() { div .soft { (counted(workflows.len(), "workflow", "workflows")) } }
@@ -85,7 +85,7 @@ fn wanted(endpoint: &EndpointView) -> Markup {
 pub(super) fn description(endpoint: &EndpointView) -> Markup {
     const MOST: usize = 80;
     html! {
-        @if let Some(description) = endpoint.description.as_ref().filter(|_| endpoint.url.is_some()) {
+        @if let Some(description) = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some()) {
             " " bdi .soft.clip { (clipped(&visible(description.as_str()), MOST)) }
         }
     }

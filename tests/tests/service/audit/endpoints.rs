@@ -20,8 +20,8 @@ async fn a_change_of_an_endpoint_names_its_old_and_new_values() {
     assert_eq!(entry["target"], json!({"kind": "endpoint", "id": id, "name": "http://127.0.0.1:9/hook"}));
     let expected = json!([
         {"field": "url", "new": "http://127.0.0.1:9/hook"},
-        {"field": "description", "new": "Ours"},
         {"field": "active", "new": "true"},
+        {"field": "description", "new": "Ours"},
         {"field": "events", "new": "job.failed"},
         {"field": "headers", "new": "x-key"},
     ]);

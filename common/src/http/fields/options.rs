@@ -1,0 +1,75 @@
+//! Reads the options of an endpoint, which [`api::endpoint_options`] declares.
+
+use api::{MAX_ELEMENTS, MAX_WORKFLOWS};
+
+use super::{Fields, Rejected};
+use crate::{
+    issue::parse_name,
+    name::Description,
+    patch::Patch,
+    webhooks::{
+        endpoints::{Concurrency, OptionsChange},
+        event::{EventFilter, PayloadForm, WorkflowFilter},
+    },
+};
+
+/// The type of an option.
+trait Read: Sized {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected>;
+}
+
+macro_rules! read_options {
+    ($($(#[$doc:meta])* $name:ident: $type:ident {
+        default: [$($default:expr)?], field: $field:ty, member: $member:ty as $schema:literal, create: $create:literal,
+        update: $update:literal,
+    })*) => {
+        impl Fields {
+            /// Reads the options of a new endpoint, or of a change to an existing one. An absent field keeps the value
+            /// or the default, and `null` removes the value.
+            pub fn endpoint_options(&mut self, is_new: bool) -> Result<OptionsChange, Rejected> {
+                $(let $name = <$type>::read(self.about(if is_new { $create } else { $update }), stringify!($name));)*
+                Ok(OptionsChange { $($name: $name?,)* })
+            }
+        }
+    };
+}
+
+api::endpoint_options!(read_options);
+
+impl Read for Description {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        fields.nullable_text(name, Self::parse)
+    }
+}
+
+impl Read for EventFilter {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        fields.nullable_list(name, MAX_ELEMENTS, Self::parse_name)
+    }
+}
+
+impl Read for WorkflowFilter {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        fields.nullable_list(name, MAX_WORKFLOWS, Self::parse_name)
+    }
+}
+
+impl Read for PayloadForm {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        fields.nullable_text(name, parse_name::<Self>)
+    }
+}
+
+impl Read for bool {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        fields.nullable_bool(name)
+    }
+}
+
+impl Read for Concurrency {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
+        let is_null = fields.is_null(name);
+        let number = fields.nullable_number(name, Self::RANGE)?;
+        Ok(number.and_then(Self::new).map_or(if is_null { Patch::Clear } else { Patch::Keep }, Patch::Set))
+    }
+}
