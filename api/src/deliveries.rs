@@ -102,7 +102,14 @@ calls! {
     POST "/v1/deliveries/resend" Resend -> Done { required { delivery_id: DeliveryId } optional {} }
     POST "/v1/deliveries/erase" Erase -> Erased {
         required {}
-        optional { delivery_id: DeliveryId, job_id: String, cursor: Cursor }
+        optional {
+            delivery_id: DeliveryId,
+            job_id: String,
+            webhook_endpoint_id: EndpointId,
+            since: Timestamp,
+            until: Timestamp,
+            cursor: Cursor,
+        }
     }
     POST "/v1/deliveries/recover" Recover -> Recovering {
         required { webhook_endpoint_id: EndpointId, since: Timestamp }

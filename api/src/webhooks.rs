@@ -73,13 +73,13 @@ impl EventName {
                 r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#
             }
             Self::EndpointFailing => {
-                r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+                r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx"}"#
             }
             Self::EndpointDisabled => {
-                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx"}"#
             }
             Self::EndpointRecovered => {
-                r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+                r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":null,"job_id":null,"workflow":null,"outcome":null}"#
             }
         }
     }
@@ -155,22 +155,22 @@ impl JsonSchema for WorkflowFilter {
 /// the API, the attributes of its item, and its entries in the audit log.
 ///
 /// `$with` is a macro that gets the declarations. Each has the description of an endpoint's member, its name, the type
-/// of its value in `common`, its default if it has one, the type of the field in a call, the type and schema of the
-/// member, and the descriptions of the fields of `create` and `update`.
+/// of its value in `common`, the type of the field in a call, the type and schema of the member, and the descriptions of
+/// the fields of `create` and `update`.
 #[macro_export]
 macro_rules! endpoint_options {
     ($with:ident) => {
         $with! {
             /// The endpoint's description; absent if it has none.
             description: Description {
-                default: [], field: String, member: Description as "Description",
+                field: String, member: Description as "Description",
                 create: "A description to tell the endpoint apart from your other endpoints. By default, or with \
                  `null`, the endpoint has no description.",
                 update: "A new description to tell the endpoint apart from your other endpoints. `null` removes it.",
             }
             /// The events that the endpoint gets; absent if it gets all job events.
             events: EventFilter {
-                default: [], field: Vec<String>, member: EventFilter as "EventFilter",
+                field: Vec<String>, member: EventFilter as "EventFilter",
                 create: "The events that the endpoint gets. By default, or with `null`, it gets all job events. The \
                  notices `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the \
                  organization's other endpoints are sent only to endpoints that list them.",
@@ -179,26 +179,28 @@ macro_rules! endpoint_options {
             }
             /// The workflows whose events the endpoint gets; absent if it gets the events of all workflows.
             workflows: WorkflowFilter {
-                default: [], field: Vec<String>, member: WorkflowFilter as "WorkflowFilter",
-                create: "The names of the workflows whose events the endpoint gets. A name must match a job's \
-                 `workflow` exactly. Events of other jobs are not sent. By default, or with `null`, the \
-                 endpoint gets the events of all workflows. Test events are always sent.",
+                field: Vec<String>, member: WorkflowFilter as "WorkflowFilter",
+                create: "The names of the workflows whose events the endpoint gets. A name must match a job's `workflow` \
+                 exactly; one that ends in `*` matches every name that begins with the part before it. Events of other \
+                 jobs are not sent. By default, or with `null`, the endpoint gets the events of all workflows. Test \
+                 events are always sent.",
                 update: "The names of the workflows whose events the endpoint gets from now on. A name must match a \
-                 job's `workflow` exactly. `null` selects all workflows.",
+                 job's `workflow` exactly, or up to a final `*`. `null` selects all workflows.",
             }
             /// How much of each event the endpoint gets: all of it (`full`), or the event without the results of its
-            /// job (`thin`).
+            /// job (`thin`); absent if it has not been chosen, which means `full`.
             payload: PayloadForm {
-                default: [PayloadForm::Full], field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
+                field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
                 create: "`full` sends the whole event. `thin` sends it with the members `result`, `error` and \
                          `mapped_stack` null, and with the header `x-event-payload: thin`: your receiver fetches the \
                          results with `deliveries/get`. The default, also for `null`, is `full`.",
                 update: "The form of the payload in attempts from now on: `full`, or `thin` for events whose `result`, \
                          `error` and `mapped_stack` are null. `null` selects `full`.",
             }
-            /// Whether the log keeps the payload and the responses of a delivery that has succeeded.
+            /// Whether the log keeps the payload and the responses of a delivery that has succeeded; absent if it has not
+            /// been chosen, which means `true`.
             keep_payload: bool {
-                default: [true], field: bool, member: bool as "bool",
+                field: bool, member: bool as "bool",
                 create: "`false` erases the payload and the responses of each delivery when it succeeds. It can then no \
                          longer be resent. A delivery that fails keeps them until it succeeds or expires. The default, \
                          also for `null`, is `true`.",
@@ -207,7 +209,7 @@ macro_rules! endpoint_options {
             }
             /// The maximum number of requests in progress at the receiver; absent if there is none.
             max_concurrent: Concurrency {
-                default: [], field: u32, member: u32 as "u32",
+                field: u32, member: u32 as "u32",
                 create: "The maximum number of requests in progress at the receiver, from 1 to 100. Other deliveries \
                          wait. By default, or with `null`, the service chooses. The limit is exact for a receiver that \
                          takes more than a second to respond. While a receiver is quicker, each of the service's \
@@ -220,7 +222,7 @@ macro_rules! endpoint_options {
 
 macro_rules! with_options {
     ($($(#[$doc:meta])* $name:ident: $type:ident {
-        default: [$($default:expr)?], field: $input:ty, member: $shown:ty as $schema:literal, create: $create:literal,
+        field: $input:ty, member: $shown:ty as $schema:literal, create: $create:literal,
         update: $update:literal,
     })*) => {
         calls! {
@@ -241,6 +243,7 @@ macro_rules! with_options {
                 optional {
                     url: String,
                     signing_secret: Secret,
+                    rotation_overlap_seconds: u32,
                     headers: Option<BTreeMap<String, Secret>>,
                     active: bool,
                     $($name: Option<$input>,)*

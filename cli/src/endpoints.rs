@@ -100,10 +100,16 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             })?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
-        Endpoints::Rotate { id, secret: is_chosen } => {
+        Endpoints::Rotate { id, overlap, secret: is_chosen } => {
             let id = ids::endpoint(api, &id).await?;
             let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
-            let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
+            let rotation_overlap_seconds = overlap.map(|overlap| match overlap.as_str() {
+                "now" => 0,
+                "day" => 86_400,
+                _ => 604_800,
+            });
+            let update =
+                Update { signing_secret: Some(secret.clone()), rotation_overlap_seconds, ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
             // A machine stores only secrets of endpoints that its own `listen` created.
             if config.service(&api.origin()).secrets.contains_key(&id) {

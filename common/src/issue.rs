@@ -2,6 +2,7 @@
 
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};
+use text::Untrusted;
 
 /// A problem that a domain type finds in a string: an [`Issue`] without its field. Parsers return one for each violated
 /// rule, and have no `# Errors` section.
@@ -30,6 +31,12 @@ impl Problem {
     /// A missing required field.
     pub fn missing() -> Self {
         Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
+    }
+
+    /// Returns a problem if a text contains an invisible character, which it names.
+    pub fn invisible(text: &str) -> Option<Self> {
+        let found = Untrusted::new(text).first_invisible()?;
+        Some(Self::format(format!("Must not contain the invisible character U+{:04X}", u32::from(found))))
     }
 
     /// Returns a problem if a string of `length` characters is shorter than `min` or longer than `max`.

@@ -65,6 +65,10 @@ fn responses() -> Value {
 /// The request with a notice about an endpoint, for endpoints that select this notice.
 fn notice(name: &str, summary: &str) -> Value {
     let text = |about: &str| json!({ "description": about, "type": "string" });
+    let newest = |about: &str| {
+        let description = format!("{about}; null if it is not known, or if the endpoint works again.");
+        json!({ "description": description, "type": ["string", "null"] })
+    };
     let properties = json!({
         "event": { "description": "The name of the event.", "const": name },
         "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
@@ -78,8 +82,24 @@ fn notice(name: &str, summary: &str) -> Value {
         },
         "failed": { "description": "The number of deliveries that have failed since `since`.", "type": "integer" },
         "at": text("The time of the change."),
+        "delivery_id": newest("The id of the endpoint's newest failed delivery"),
+        "job_id": newest("The id of that delivery's job"),
+        "workflow": newest("The workflow of that job"),
+        "outcome": newest("The outcome of that delivery's last attempt, such as `status_5xx`"),
     });
-    let required = ["event", "webhook_endpoint_id", "url", "since", "reason", "failed", "at"];
+    let required = [
+        "event",
+        "webhook_endpoint_id",
+        "url",
+        "since",
+        "reason",
+        "failed",
+        "at",
+        "delivery_id",
+        "job_id",
+        "workflow",
+        "outcome",
+    ];
     request(name, summary, &properties, &required, &responses())
 }
 

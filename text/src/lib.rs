@@ -95,6 +95,17 @@ impl<'a> Untrusted<'a> {
         })
     }
 
+    /// The first hidden character that is not a control character, if there is one.
+    pub fn first_invisible(self) -> Option<char> {
+        let mut first = None;
+        self.written(|hidden, _| {
+            if !is_control(hidden) {
+                first.get_or_insert(hidden);
+            }
+        });
+        first
+    }
+
     /// Returns the text, with each hidden character written by `write`.
     fn written(self, mut write: impl FnMut(char, &mut String)) -> Cow<'a, str> {
         if !self.0.contains(is_hidden) {

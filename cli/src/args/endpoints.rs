@@ -105,10 +105,13 @@ Examples:
     },
     /// Replace the signing secret, and print the new one once. Events are signed with both until the previous secret
     /// expires
-    #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
+    #[command(after_help = "Examples:\n  fanfare endpoints rotate ID\n  fanfare endpoints rotate ID --overlap now")]
     Rotate {
         /// Id of the endpoint, or its first characters
         id: String,
+        /// How long the previous secret stays valid: `now` (it ends at once), `day` or `week`
+        #[arg(long, value_parser = ["now", "day", "week"])]
+        overlap: Option<String>,
         /// Read the new secret from FANFARE_SIGNING_SECRET or standard input
         #[arg(long)]
         secret: bool,

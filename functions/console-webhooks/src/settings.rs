@@ -17,7 +17,8 @@ use common::{
 use maud::{Markup, html};
 
 const CEILING: &str = "At most this many, from 1 to 100. Leave empty if your server takes any number";
-const WORKFLOWS: &str = "One exact name per line. Leave empty for the events of all workflows";
+const WORKFLOWS: &str =
+    "One name per line, or the beginning of names and *. Leave empty for the events of all workflows";
 /// The forms of a payload, with their names for people.
 const PAYLOADS: [(&str, &str); 2] =
     [("full", "The whole event"), ("thin", "Without result, error and stack: your server fetches them from the API")];
@@ -81,9 +82,9 @@ impl Settings {
                     description: description?.filter(|text| !text.as_str().is_empty()),
                     events: events?,
                     workflows: workflows?.flatten(),
-                    payload: payload?,
+                    payload: payload?.filter(|form| *form != PayloadForm::Full),
                     max_concurrent: max_concurrent?,
-                    keep_payload: Some(form.get("keep_payload") != "false"),
+                    keep_payload: (form.get("keep_payload") == "false").then_some(false),
                 },
             })
         })

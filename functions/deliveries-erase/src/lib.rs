@@ -14,11 +14,11 @@ use common::{
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::TenantId,
+    id::{EndpointId, TenantId},
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, JOB_ID_BYTES},
+        delivery::{Delivery, DeliveryId, JOB_ID_BYTES, Status},
         endpoints::Endpoints,
         log::{
             Log,
@@ -40,6 +40,8 @@ common::from_env! {
 const TIME: Duration = Duration::from_secs(8);
 /// The maximum number of deliveries per search page.
 const PAGE: usize = 500;
+/// The maximum number of deliveries that a call erases.
+const MOST: usize = 10_000;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
 
@@ -51,11 +53,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Erase::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Erases the payload and responses of one delivery or of all of a job's deliveries.")
+        .summary("Erases the payload and responses of one delivery, of a job's deliveries, or of those of a period.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. If any of the job's deliveries is pending, nothing is erased. If one is resent during the \
-             call, other deliveries may be erased before the call is rejected. A call can safely be repeated. The \
+             call, other deliveries may be erased before the call is rejected. In a period, only deliveries that have \
+             ended are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
              deliveries of an event to several endpoints can share a payload: it is removed from the table with the last \
              of them, and for a minute after it was stored, they count as pending. If the queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
              that was erased in that minute. The response to a repeated attempt that ends after the call can stay in \
@@ -73,6 +76,8 @@ enum What {
     Delivery(DeliveryId),
     /// A job's deliveries, starting at the cursor.
     Job(String, Option<Cursor>),
+    /// The ended deliveries of a period to all destinations or to an endpoint, starting at the cursor.
+    Period(Option<EndpointId>, Filter, Option<Cursor>),
 }
 
 impl Input {
@@ -91,21 +96,38 @@ impl Input {
                 None => Ok(text.to_owned()),
                 Some(problem) => Err(vec![problem]),
             });
+        let endpoint = fields
+            .about("The id of an endpoint: with `since` or `until`, only its deliveries are erased.")
+            .optional_text(Erase::NAMES.webhook_endpoint_id, EndpointId::parse);
+        let since = fields
+            .about("Erases the ended deliveries that were created at this time or later.")
+            .optional_text(Erase::NAMES.since, Timestamp::parse);
+        let until = fields
+            .about("Erases the ended deliveries that were created before this time.")
+            .optional_text(Erase::NAMES.until, Timestamp::parse);
         let cursor = fields
             .about(
-                "The `next_cursor` from the previous call with the same `job_id`. To erase all of a job's deliveries, \
-                 repeat the call until the response has no `next_cursor`.",
+                "The `next_cursor` from the previous call with the same fields. To erase all of a job's or a period's \
+                 deliveries, repeat the call until the response has no `next_cursor`.",
             )
             .optional_text(Erase::NAMES.cursor, Cursor::parse);
         fields.either([Erase::NAMES.delivery_id, Erase::NAMES.job_id]);
+        let (endpoint, since, until) = (endpoint?, since?, until?);
+        let is_period = since.is_some() || until.is_some();
         let what = match (id?, job?) {
-            (Some(id), None) => What::Delivery(id),
-            (None, Some(job)) => What::Job(job, cursor?),
-            (None, None) => return Err(fields.reject(Erase::NAMES.delivery_id, Problem::missing())),
             (Some(_), Some(_)) => {
                 let problem = Problem::format("Must be absent if delivery_id is given");
                 return Err(fields.reject(Erase::NAMES.job_id, problem));
             }
+            (None, None) if is_period => What::Period(endpoint, Filter { since, until, ..Filter::default() }, cursor?),
+            (Some(_), None) | (None, Some(_)) if is_period || endpoint.is_some() => {
+                let problem = Problem::format("Must be absent if since, until or webhook_endpoint_id is given");
+                return Err(fields.reject(Erase::NAMES.delivery_id, problem));
+            }
+            (Some(id), None) => What::Delivery(id),
+            (None, Some(job)) => What::Job(job, cursor?),
+            (None, None) if endpoint.is_some() => return Err(fields.reject(Erase::NAMES.since, Problem::missing())),
+            (None, None) => return Err(fields.reject(Erase::NAMES.delivery_id, Problem::missing())),
         };
         Ok(Self { what })
     }
@@ -113,25 +135,65 @@ impl Input {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Erased> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let (ids, next) = match input.what {
-        What::Delivery(id) => (vec![id], None),
-        What::Job(job, cursor) => app.of_job(tenant, job, cursor, now).await?,
+    let (ids, next, is_period) = match input.what {
+        What::Delivery(id) => (vec![id], None, false),
+        What::Job(job, cursor) => {
+            let (ids, next) = app.of_job(tenant, job, cursor, now).await?;
+            (ids, next, false)
+        }
+        What::Period(endpoint, filter, cursor) => {
+            let (ids, next) = app.of_period(tenant, endpoint, &filter, cursor, now).await?;
+            (ids, next, true)
+        }
     };
-    let calls: Vec<_> = ids.iter().map(|id| app.log.erase(tenant, id, now)).collect();
-    let erased: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+    let calls = ids.iter().map(async |id| match app.log.erase(tenant, id, now).await {
+        // It was resent, or its payload is still needed.
+        Err(Error::Conflict(Conflict::DeliveryPending)) if is_period => Ok(None),
+        erased => erased.map(Some),
+    });
+    let erased: Vec<_> = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+    let erased: Vec<_> = erased.into_iter().flatten().collect();
+    let count = erased.len();
     let sharing: Vec<_> = erased.into_iter().flatten().collect();
     if !sharing.is_empty() {
         let shards = app.endpoints.shards(tenant, None).await?;
         app.log.erase_shared(tenant, &sharing, &shards).await?;
     }
-    let message = match ids.len() {
+    let message = match count {
         1 => "1 delivery erased".to_owned(),
         erased => format!("{erased} deliveries erased"),
     };
-    Ok(Erased { success: true, message, erased: ids.len(), next_cursor: next.map(Into::into) })
+    Ok(Erased { success: true, message, erased: count, next_cursor: next.map(Into::into) })
 }
 
 impl App {
+    /// Returns the ended deliveries of a period that were found in time, without those that are already erased, and the
+    /// cursor for continuing.
+    async fn of_period(
+        &self,
+        tenant: &TenantId,
+        endpoint: Option<EndpointId>,
+        filter: &Filter,
+        mut cursor: Option<Cursor>,
+        now: Timestamp,
+    ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
+        let end = Instant::now() + TIME / 4;
+        let shards = self.endpoints.shards(tenant, endpoint).await?;
+        let mut ids = Vec::new();
+        loop {
+            let page = self.log.search(tenant, &shards, filter, cursor.as_ref(), PAGE, now).await?;
+            let has_ended = |delivery: &&Delivery| {
+                let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
+                has_ended && delivery.erased_at.is_none() && !delivery.needs_payload()
+            };
+            ids.extend(page.deliveries.iter().filter(has_ended).map(|delivery| delivery.id));
+            cursor = page.next;
+            if cursor.is_none() || ids.len() + PAGE > MOST || Instant::now() >= end {
+                return Ok((ids, cursor));
+            }
+        }
+    }
+
     /// Returns those of the job's deliveries that were found in time, and the cursor for continuing.
     async fn of_job(
         &self,

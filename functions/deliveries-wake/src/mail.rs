@@ -8,7 +8,7 @@ use common::{
     name::Name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, error_meaning, error_name},
+        delivery::{Attempt, Delivery, error_meaning, error_name},
         endpoints::{DisabledReason, notice::Notice},
     },
 };
@@ -22,8 +22,15 @@ pub(crate) struct FailedDeliveries {
     pub(crate) is_complete: bool,
     /// The first failed attempt of the counted deliveries, if it is known.
     pub(crate) first: Option<Timestamp>,
+    /// The delivery that failed last.
+    pub(crate) newest: Option<Delivery>,
+}
+
+impl FailedDeliveries {
     /// The latest attempt.
-    pub(crate) last: Option<Attempt>,
+    pub(crate) fn last(&self) -> Option<&Attempt> {
+        self.newest.as_ref()?.last_attempt.as_ref()
+    }
 }
 
 /// The deliveries held for an endpoint.
@@ -182,6 +189,9 @@ fn effect(held: &Held) -> String {
     )
 }
 
+/// The status of a receiver that accepts no body of this size.
+const TOO_LARGE: u16 = 413;
+
 fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, String)> {
     let described = notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned()));
     let mut facts: Vec<_> = described.into_iter().collect();
@@ -209,10 +219,19 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, Str
     }
     // The index may not contain the newest failures yet.
     facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
-    facts.extend(failures.last.as_ref().map(|last| {
+    if let Some(newest) = &failures.newest {
+        if newest.event.is_of_a_job() {
+            facts.push(("Last failed job", short(&newest.job_id)));
+            facts.extend(newest.workflow.as_ref().map(|workflow| ("Workflow", short(workflow))));
+        }
+        facts.push(("Last failed delivery", newest.id.to_string()));
+    }
+    facts.extend(failures.last().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
-        // If the receiver responded, the detail may contain a URL, which email clients would turn into a link.
-        let detail = last.detail.as_ref().filter(|_| last.status_code.is_none());
+        // If the receiver responded, the detail may contain a URL, which email clients would turn into a link. Only that
+        // of a body that is too large never does.
+        let is_ours = last.status_code.is_none_or(|status| status == TOO_LARGE);
+        let detail = last.detail.as_ref().filter(|_| is_ours);
         let meaning = error_meaning(&last.outcome, detail);
         ("Last error", format!("{name}. {meaning}"))
     }));

@@ -98,9 +98,9 @@ impl Notices {
         let now = Timestamp::now();
         // The index may not contain the first failure yet.
         let count = failures.count.max(usize::from(!notice.is_recovery()));
-        let last = failures.last.as_ref().map(|attempt| attempt.outcome.as_ref());
+        let last = failures.last().map(|attempt| attempt.outcome.as_ref());
         let reason = last.or(notice.last_error.as_ref().map(|error| error.reason.as_str()));
-        let failures = Failures { count, reason };
+        let failures = Failures { count, reason, newest: failures.newest.as_ref() };
         self.endpoints.announce((&self.log, &self.queues), tenant, notice, failures, self.hold_for, now).await
     }
 
@@ -147,8 +147,9 @@ impl Notices {
         let count = deliveries.len();
         let attempts = deliveries.iter().flat_map(Delivery::attempts_so_far);
         let first = attempts.filter(|attempt| attempt.outcome != "delivered").map(|attempt| attempt.at).min();
-        let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(FailedDeliveries { count, is_complete, first, last })
+        let ended_at = |delivery: &Delivery| delivery.last_attempt.as_ref().map(|attempt| attempt.at);
+        let newest = deliveries.into_iter().max_by_key(ended_at);
+        Ok(FailedDeliveries { count, is_complete, first, newest })
     }
 
     /// Counts the deliveries held for the endpoint. New ones are held until `until`.

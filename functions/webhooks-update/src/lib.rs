@@ -1,6 +1,6 @@
 //! Changes a webhook endpoint.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use api::{Call as _, webhooks::Update};
 use common::{
@@ -16,6 +16,9 @@ use common::{
         endpoints::{Change, Endpoints, rotation_overlap},
     },
 };
+
+/// The time for which a previous secret may stay in use, in seconds.
+const OVERLAP: RangeInclusive<u32> = 0..=604_800;
 
 common::from_env! {
     /// The route's dependencies.
@@ -65,10 +68,17 @@ impl Input {
             .optional_text(Update::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
             .about(
-                "The new secret. For one day, events are also signed with the previous secret, so you have time to \
-                 update your receiver.",
+                "The new secret. For one day, or for `rotation_overlap_seconds`, events are also signed with the \
+                 previous secret, so you have time to update your receiver.",
             )
             .optional_text(Update::NAMES.signing_secret, SigningSecret::parse);
+        let overlap = fields
+            .about(
+                "How long events are also signed with the previous secret, in seconds, up to 7 days. `0` ends the \
+                 previous secret now, for example because it has leaked. Without `signing_secret`, it shortens the \
+                 time of the secret before the latest rotation.",
+            )
+            .optional_number(Update::NAMES.rotation_overlap_seconds, OVERLAP);
         let headers = fields
             .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
@@ -82,6 +92,7 @@ impl Input {
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,
+            overlap: overlap?.map(|seconds| Duration::from_secs(seconds.into())),
             headers: headers?,
             active: active?,
             options: options?,

@@ -5,6 +5,7 @@ mod delete;
 pub(crate) mod failing;
 mod headers;
 mod list;
+mod options;
 mod rotation;
 mod test_event;
 mod update;

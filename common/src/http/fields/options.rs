@@ -20,7 +20,7 @@ trait Read: Sized {
 
 macro_rules! read_options {
     ($($(#[$doc:meta])* $name:ident: $type:ident {
-        default: [$($default:expr)?], field: $field:ty, member: $member:ty as $schema:literal, create: $create:literal,
+        field: $field:ty, member: $member:ty as $schema:literal, create: $create:literal,
         update: $update:literal,
     })*) => {
         impl Fields {

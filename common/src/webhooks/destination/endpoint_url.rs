@@ -24,10 +24,13 @@ impl EndpointUrl {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store. Rejects URLs with an invalid host, and those that `policy` would reject at each delivery.
+    /// Parses a URL to store. Rejects URLs with an invalid host or an invisible character, and those that `policy` would
+    /// reject at each delivery.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
-        Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())
+        Self::parse_and(text, |url| {
+            policy.refusals_to_store(url).map(problem).chain(Problem::invisible(text)).collect()
+        })
     }
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
@@ -128,6 +131,18 @@ mod tests {
         let default = DestinationPolicy::default();
         assert_eq!(EndpointUrl::parse_permitted("http://user@10.0.0.1/#x", &default).expect_err("four rules").len(), 4);
         assert_eq!(EndpointUrl::parse("https://user:pass@example.com/ #a").expect_err("three rules").len(), 3);
+    }
+
+    #[test]
+    fn an_invisible_character_is_refused_by_name() {
+        let policy = DestinationPolicy::default();
+        for (part, name) in [("hook\u{200b}", "U+200B"), ("?a=\u{2060}1", "U+2060"), ("\u{feff}x", "U+FEFF")] {
+            let problems = EndpointUrl::parse_permitted(&format!("https://example.com/{part}"), &policy);
+            let expected = format!("Must not contain the invisible character {name}");
+            assert_eq!(problems.expect_err("a problem")[0].message, expected);
+        }
+        assert!(EndpointUrl::parse_permitted("https://example.com/häkchen/夜?q=é", &policy).is_ok());
+        assert!(EndpointUrl::parse("https://example.com/hook\u{200b}").is_ok(), "a stored URL stays valid");
     }
 
     #[test]

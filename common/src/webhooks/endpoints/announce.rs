@@ -36,6 +36,8 @@ pub struct Failures<'a> {
     pub count: usize,
     /// The reason for the latest failure.
     pub reason: Option<&'a str>,
+    /// The delivery that failed last, if it is known.
+    pub newest: Option<&'a Delivery>,
 }
 
 /// The members of the body of a notice, which are always these, in this order.
@@ -48,6 +50,11 @@ struct Members<'a> {
     reason: Option<&'a str>,
     failed: usize,
     at: Timestamp,
+    /// The delivery that failed last; null if the endpoint works again.
+    delivery_id: Option<String>,
+    job_id: Option<&'a str>,
+    workflow: Option<&'a str>,
+    outcome: Option<&'a str>,
 }
 
 impl Notice {
@@ -67,6 +74,7 @@ impl Notice {
             url.into()
         });
         let event = self.event();
+        let newest = failures.newest.filter(|_| !self.is_recovery());
         let body = Members {
             event,
             webhook_endpoint_id: self.endpoint,
@@ -79,6 +87,10 @@ impl Notice {
             },
             failed: failures.count,
             at: self.at,
+            delivery_id: newest.map(|delivery| delivery.id.to_string()),
+            job_id: newest.map(|delivery| delivery.job_id.as_str()),
+            workflow: newest.and_then(|delivery| delivery.workflow.as_deref()),
+            outcome: newest.and_then(|delivery| delivery.last_attempt.as_ref()).map(|attempt| attempt.outcome.as_ref()),
         };
         serde_json::to_vec(&body).map_err(Error::internal("writing a notice"))
     }

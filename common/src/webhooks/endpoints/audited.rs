@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// The attributes that [`changes`] and [`target`] read, beside the options.
-pub(super) const AUDITED: [Attribute; 7] = [URL, KIND, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, REVISION];
+pub(super) const AUDITED: [Attribute; 8] =
+    [URL, KIND, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET_EXPIRES_AT, REVISION];
 
 /// An endpoint as an audit log target. The URL is shown without its query, which may contain a secret.
 pub(super) fn target(id: EndpointId, url: Option<&str>) -> Target {
@@ -77,6 +78,8 @@ pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
     let secret = wanted.signing_secret.as_ref().map(|secret| AttributeValue::S(secret.reveal().to_owned()));
     if secret.is_some() && secret.as_ref() != item.get(SIGNING_SECRET.name()) {
         changes.push(hidden("signing_secret"));
+    } else if wanted.overlap.is_some() && stored.optional_time(PREVIOUS_SECRET_EXPIRES_AT).is_some() {
+        changes.push(hidden("previous_secret"));
     }
     changes
 }

@@ -27,7 +27,7 @@ trait Value: PartialEq + Sized {
 }
 
 macro_rules! options {
-    ($($(#[$doc:meta])* $name:ident: $type:ident { default: [$($default:expr)?], $($more:tt)* })*) => {
+    ($($(#[$doc:meta])* $name:ident: $type:ident { $($more:tt)* })*) => {
         /// The options of an endpoint.
         #[derive(Clone, Debug, Default)]
         pub struct Options {$(
@@ -45,10 +45,10 @@ macro_rules! options {
         impl Options {
             pub(super) const ATTRIBUTES: &[Attribute] = &[$(Attribute(stringify!($name))),*];
 
-            /// Reads the options in an item, with defaults for those that it does not contain.
+            /// Reads the options in an item.
             pub(super) fn read(record: &Record<'_>) -> Result<Self> {
                 Ok(Self {
-                    $($name: <$type>::read(record, Attribute(stringify!($name)))?$(.or(Some($default)))?,)*
+                    $($name: <$type>::read(record, Attribute(stringify!($name)))?,)*
                 })
             }
 
@@ -63,7 +63,7 @@ macro_rules! options {
 
             /// The change from these options to others.
             pub fn change_to(self, new: Self) -> OptionsChange {
-                OptionsChange { $($name: Patch::between(self.$name, new.$name$(.or(Some($default)))?),)* }
+                OptionsChange { $($name: Patch::between(self.$name, new.$name),)* }
             }
         }
 
@@ -85,16 +85,13 @@ macro_rules! options {
             /// The audited changes to the endpoint in `record`. A stored value that cannot be read counts as none.
             pub(super) fn audited(&self, record: &Record<'_>) -> impl Iterator<Item = audit::Change> {
                 [$({
-                    let old = || {
-                        let stored = <$type>::read(record, Attribute(stringify!($name))).ok().flatten();
-                        stored$(.or(Some($default)))?.map(|old| old.audited())
-                    };
+                    let stored = || <$type>::read(record, Attribute(stringify!($name))).ok().flatten();
                     let new = match &self.$name {
                         Patch::Set(new) => Some(Some(new.audited())),
-                        Patch::Clear => Some(None::<$type>$(.or(Some($default)))?.map(|new| new.audited())),
+                        Patch::Clear => Some(None),
                         Patch::Keep => None,
                     };
-                    let change = new.map(|new| (old(), new)).filter(|(old, new)| old != new);
+                    let change = new.map(|new| (stored().map(|old| old.audited()), new)).filter(|(old, new)| old != new);
                     change.map(|(old, new)| audit::change(stringify!($name), old, new))
                 }),*].into_iter().flatten()
             }
@@ -139,7 +136,7 @@ impl Value for EventFilter {
 
 impl Value for WorkflowFilter {
     fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
-        record.optional_set(attribute, Self::parse_name)
+        record.optional_set(attribute, Self::stored_name)
     }
 
     fn to_attribute(&self) -> AttributeValue {

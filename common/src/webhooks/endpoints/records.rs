@@ -148,7 +148,7 @@ impl Endpoints {
     }
 
     /// Applies `change`. An empty change has no effect, not even on `updated_at`. A new secret rotates the current one,
-    /// which becomes the previous secret and stays in use for `overlap`.
+    /// which becomes the previous secret and stays in use for the change's overlap or, without one, for `overlap`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; the endpoint has custom headers, and the change has another URL but no headers;
@@ -196,7 +196,7 @@ impl Endpoints {
         overlap: Duration,
         now: Timestamp,
     ) -> Update {
-        let before = record(before);
+        let (before, overlap) = (record(before), change.overlap.unwrap_or(overlap));
         let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).add(REVISION, number(1));
         update = update.only_if(WEBHOOK_ENDPOINT_ID.exists());
         update = match before.optional_number(REVISION) {
@@ -232,8 +232,15 @@ impl Endpoints {
             Patch::Keep => update,
         };
         let secret = change.signing_secret.as_ref().map(SigningSecret::reveal);
+        let earlier = before.optional_time(PREVIOUS_SECRET_EXPIRES_AT);
         match secret.filter(|secret| before.optional_text(SIGNING_SECRET) != Some(secret)) {
-            None => update,
+            None => match change.overlap.map(|overlap| now.after(overlap)) {
+                Some(end) if end <= now => update.remove([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT]),
+                Some(end) if earlier > Some(end) => {
+                    update.set(PREVIOUS_SECRET_EXPIRES_AT, number(end.as_millisecond()))
+                }
+                _ => update,
+            },
             Some(secret) if overlap.is_zero() => {
                 update.set(SIGNING_SECRET, text(secret)).remove([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT])
             }

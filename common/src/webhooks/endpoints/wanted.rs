@@ -1,5 +1,7 @@
 //! Requested endpoints: new ones, and changes to stored ones.
 
+use std::time::Duration;
+
 use super::{
     kind::Address,
     options::{Options, OptionsChange},
@@ -36,6 +38,9 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
+    /// How long the previous secret stays in use after this change: after the default time if there is a new secret, and
+    /// otherwise at most as long as before.
+    pub overlap: Option<Duration>,
     /// The headers that replace all previous headers.
     pub headers: Patch<Headers>,
     /// Whether to deliver events to the endpoint.
@@ -48,8 +53,8 @@ pub struct Change {
 impl Change {
     /// Whether the change leaves every field unchanged.
     pub fn is_empty(&self) -> bool {
-        let Self { url, signing_secret, headers, active, options, revision: _ } = self;
-        let is_kept = matches!((url, signing_secret, headers, active), (None, None, Patch::Keep, None));
+        let Self { url, signing_secret, overlap, headers, active, options, revision: _ } = self;
+        let is_kept = matches!((url, signing_secret, overlap, headers, active), (None, None, None, Patch::Keep, None));
         is_kept && *options == OptionsChange::default()
     }
 

@@ -45,18 +45,28 @@ pub struct WorkflowFilter(BTreeSet<String>);
 const LONGEST: usize = 100;
 
 impl WorkflowFilter {
-    /// Checks that `text` has 1 to 100 characters and no control characters.
+    /// Parses an entry of a filter: a name, or the beginning of names followed by `*`. Surrounding white space is
+    /// removed. The rest must have 1 to 100 characters, none of them a control character or invisible.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
+        let text = text.trim();
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
         if text.chars().any(char::is_control) {
             problems.push(Problem::format("Must not contain control characters"));
         }
+        problems.extend(Problem::invisible(text));
         if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems) }
+    }
+
+    /// Reads a stored entry. One that would no longer be accepted stays valid, so that no event is lost.
+    pub(in crate::webhooks) fn stored_name(text: &str) -> Result<String, Vec<Problem>> {
+        Ok(text.to_owned())
     }
 
     /// Whether the filter includes this workflow. No filter includes events without a workflow.
     pub fn wants(&self, workflow: Option<&str>) -> bool {
-        workflow.is_some_and(|name| self.0.contains(name))
+        let begins =
+            |name: &str| self.0.iter().filter_map(|entry| entry.strip_suffix('*')).any(|it| name.starts_with(it));
+        workflow.is_some_and(|name| self.0.contains(name) || begins(name))
     }
 
     /// The names, sorted.
@@ -80,5 +90,42 @@ impl From<WorkflowFilter> for api::WorkflowFilter {
 impl From<EventFilter> for api::EventFilter {
     fn from(filter: EventFilter) -> Self {
         Self(filter.0.into_iter().map(Into::into).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_ends_in_an_asterisk_selects_names_by_their_beginning() {
+        let filter: WorkflowFilter = ["nightly-*", "import", "a*b"].map(str::to_owned).into_iter().collect();
+        for (workflow, is_wanted) in [
+            ("nightly-", true),
+            ("nightly-eu", true),
+            ("nightly", false),
+            ("import", true),
+            ("import-2", false),
+            ("a*b", true),
+            ("axb", false),
+        ] {
+            assert_eq!(filter.wants(Some(workflow)), is_wanted, "{workflow}");
+        }
+        let all = WorkflowFilter::from_iter(["*".to_owned()]);
+        assert!(all.wants(Some("any")) && all.wants(Some("")) && !all.wants(None));
+    }
+
+    #[test]
+    fn an_entry_is_trimmed_and_has_no_invisible_character() {
+        assert_eq!(WorkflowFilter::parse_name(" nightly \n").as_deref(), Ok("nightly"));
+        let refused = |text: &str| WorkflowFilter::parse_name(text).expect_err("a problem")[0].message.clone();
+        assert_eq!(refused("night\u{200b}ly"), "Must not contain the invisible character U+200B");
+        assert_eq!(refused("   "), "Must have at least 1 character");
+        for text in ["a\u{2060}", "\u{feff}a", "a\u{ad}b", "a\u{202e}b", "a\u{e0001}b", "a\u{200d}", "a\u{3164}b"] {
+            assert!(WorkflowFilter::parse_name(text).is_err(), "{text:?}");
+        }
+        for text in ["Übernacht 2", "夜間", "a b", "e\u{301}"] {
+            assert!(WorkflowFilter::parse_name(text).is_ok(), "{text:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The actions of an endpoint's forms.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     accounts::users::User,
@@ -26,9 +26,9 @@ use super::{
 use crate::{app::App, numbers::is_gone, settings::Settings, verify};
 
 /// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
-pub(super) const FIELDS: [(&str, &str); 12] = [
+pub(super) const FIELDS: [(&str, &str); 13] = [
     ("id", "The id of the endpoint."),
-    ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
+    ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `end`, `recover` or `delete`."),
     (
         "sure",
         "`delete`: `yes` from the checkbox that confirms the deletion. `recover` and `activate`: `yes` from the \
@@ -45,9 +45,13 @@ pub(super) const FIELDS: [(&str, &str); 12] = [
     ("secret", "`rotate`: the secret that the page generated."),
     ("revision", "`rotate` and `edit`: the endpoint's revision when the form was opened."),
     ("own", "`rotate`: your own secret, instead of the generated one."),
+    ("overlap", "`rotate`: how long the old secret stays valid, in seconds."),
     ("no_headers", "`edit`: `yes` removes the headers."),
     ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
+
+/// The maximum time that the old secret stays valid.
+const LONGEST: Duration = Duration::from_secs(604_800);
 
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
@@ -61,6 +65,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
         "recover" => recover(&app, tenant, id, &form).await,
         "edit" => edit(&app, tenant, id, &form).await,
         "rotate" => rotate(&app, tenant, id, &form).await,
+        "end" => end(&app, tenant, id).await,
         "delete" if form.get("sure") == TICKED => delete(&app, tenant, id).await,
         _ => app.endpoints.require(tenant, id).await.map(|()| after(id, "")),
     };
@@ -155,14 +160,19 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
         ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_typed))?,
         _ => form.read(|fields| fields.text("own", SigningSecret::parse_typed))?,
     };
+    let overlap = form.get("overlap").parse().map(Duration::from_secs).unwrap_or(app.rotation_overlap).min(LONGEST);
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
     if !is_done && form.get("revision") != endpoint.revision.to_string() {
         return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
     }
     if !is_done {
-        let rotation =
-            Change { signing_secret: Some(secret.clone()), revision: Some(endpoint.revision), ..Change::default() };
+        let rotation = Change {
+            signing_secret: Some(secret.clone()),
+            overlap: Some(overlap),
+            revision: Some(endpoint.revision),
+            ..Change::default()
+        };
         match change(app, tenant, id, rotation).await {
             Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != endpoint.revision => {
                 return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
@@ -174,12 +184,19 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let content = html! {
         (verify::secret(&secret))
         p {
-            "The old secret also signs deliveries for " (times::length(app.rotation_overlap))
-            ". Update your server before then."
+            @if overlap.is_zero() { "The old secret has ended. Update your server now." } @else {
+                "The old secret also signs deliveries for " (times::length(overlap)) ". Update your server before then."
+            }
         }
         p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }
     };
     Ok(Page::new("Secret rotated", content).done().within(console).into())
+}
+
+/// Ends the secret before the latest rotation.
+async fn end(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
+    change(app, tenant, id, Change { overlap: Some(Duration::ZERO), ..Change::default() }).await?;
+    Ok(after(id, "saved"))
 }
 
 async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {

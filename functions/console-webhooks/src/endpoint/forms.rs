@@ -20,6 +20,13 @@ use crate::{
     settings::{self, Shown, events},
 };
 
+/// How long the old secret stays valid, in seconds.
+const OVERLAPS: [(&str, &str); 3] = [
+    ("0", "No longer: it ends now, for example because it has leaked"),
+    ("86400", "For a day"),
+    ("604800", "For a week"),
+];
+
 /// A rejected form, with the reason.
 pub(super) struct Refused<'a> {
     pub(super) form: &'a Typed,
@@ -107,21 +114,25 @@ fn changed(endpoint: &EndpointView) -> Markup {
 /// The form that rotates the secret. The form contains the new secret, so submitting it twice rotates the secret only
 /// once. It also contains the endpoint's revision, so an old form cannot restore an earlier secret.
 fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
-    let overlap = times::length(app.rotation_overlap);
-    let rotated_at = endpoint.previous_secret_expires_at.map(|end| end.before(app.rotation_overlap));
+    let default = app.rotation_overlap.as_secs().to_string();
+    let by_default = format!("For {}", times::length(app.rotation_overlap));
+    let mut overlaps = vec![(default.as_str(), by_default.as_str())];
+    overlaps.extend(OVERLAPS.into_iter().filter(|(seconds, _)| *seconds != default));
+    let ends_at = endpoint.previous_secret_expires_at.filter(|_| is_rotating(endpoint, now));
     html! {
         details open[error.is_some()] {
             summary { "Rotate secret" }
             p {
-                "After the rotation, deliveries are signed with both secrets for " (overlap)
-                ", so that you can update your server. The new secret is shown once."
+                "After the rotation, deliveries are signed with both secrets for a while, so that you can update your \
+                 server. The new secret is shown once."
             }
-            @if let Some(at) = rotated_at.filter(|_| is_rotating(endpoint, now)) {
+            @if let Some(at) = ends_at {
                 div .warning {
                     p {
-                        "The secret was rotated " (times::when(at, now)) ". If you rotate it again, the secret from before that \
-                         time stops working immediately."
+                        "The old secret also signs deliveries until it ends " (times::when(at, now)) ". If you rotate again, it \
+                         stops working immediately."
                     }
+                    (Form { action: "end", button: "End the old secret now", is_secondary: true, ..Form::default() })
                 }
             }
             (Form {
@@ -131,8 +142,11 @@ fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timest
                     ("secret", SigningSecret::generate().reveal()),
                     ("revision", &endpoint.revision.to_string()),
                 ],
-                fields: &[Field::text("own", "Your own secret", "off", "").optional()
-                    .hint("At least 16 characters. Leave empty for a random secret")],
+                fields: &[
+                    Field::text("own", "Your own secret", "off", "").optional()
+                        .hint("At least 16 characters. Leave empty for a random secret"),
+                    Field::select("overlap", "The old secret stays valid", &overlaps, &default),
+                ],
                 error,
                 ..Form::default()
             })

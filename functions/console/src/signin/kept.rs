@@ -11,7 +11,7 @@ use maud::html;
 use url::form_urlencoded;
 
 /// The fields that people fill in, with their labels. Other fields are restored, but not shown.
-const LABELS: [(&str, &str); 20] = [
+const LABELS: [(&str, &str); 24] = [
     ("url", "URL"),
     ("description", "Description"),
     ("workflows", "Workflows"),
@@ -20,6 +20,10 @@ const LABELS: [(&str, &str); 20] = [
     ("endpoint_failing", "endpoint.failing"),
     ("endpoint_disabled", "endpoint.disabled"),
     ("endpoint_recovered", "endpoint.recovered"),
+    ("payload", "Payload"),
+    ("keep_payload", "In the log"),
+    ("max_concurrent", "Requests at a time"),
+    ("overlap", "The old secret stays valid"),
     ("no_headers", "Remove all headers"),
     ("since", "From"),
     ("until", "Until"),
@@ -35,13 +39,14 @@ const LABELS: [(&str, &str); 20] = [
 ];
 
 /// The buttons of the forms, by the beginning of the page's path and the value of `action`.
-const BUTTONS: [(&str, &str, &str); 20] = [
+const BUTTONS: [(&str, &str, &str); 21] = [
     ("/console/endpoints/new", "", "Add endpoint"),
     ("/console/endpoints/", "test", "Send test event"),
     ("/console/endpoints/", "activate", "Enable endpoint"),
     ("/console/endpoints/", "deactivate", "Disable endpoint"),
     ("/console/endpoints/", "edit", "Save changes"),
     ("/console/endpoints/", "rotate", "Rotate secret"),
+    ("/console/endpoints/", "end", "End the old secret now"),
     ("/console/endpoints/", "recover", "Recover deliveries"),
     ("/console/endpoints/", "delete", "Delete endpoint"),
     ("/console/deliveries", "resend", "Resend"),

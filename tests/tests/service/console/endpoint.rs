@@ -80,8 +80,9 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
         &browser.open(&path).await,
         &[
             "Secret rotated. The old secret also signs deliveries for another",
-            "The secret was rotated",
-            "the secret from before that time stops working immediately",
+            "The old secret also signs deliveries until it ends in 24 h",
+            "If you rotate again, it stops working immediately",
+            "End the old secret now",
         ],
     );
     for (own, refused) in [

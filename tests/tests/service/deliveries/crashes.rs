@@ -16,15 +16,32 @@ use super::{HOUR, log::noise};
 /// messages.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An event, and the flaky endpoint that it is for.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Whether the endpoint has been silent for an hour.
+    waits: bool,
+    /// The number of incompressible bytes in the event.
+    bytes: usize,
+    /// Whether the endpoints keep payloads.
+    keeps: bool,
+}
+
+const PLAIN: Shape = Shape { waits: false, bytes: 10, keeps: true };
+
 /// Sends an event to an endpoint that accepts it and to a flaky one that fails once. The calls with these numbers fail
-/// in the first worker, which is followed by a healthy worker. With `waits`, the flaky endpoint has been silent for an
-/// hour. The event has this many incompressible bytes. Returns whether a call failed, and the violations.
-async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool, bytes: usize) -> (bool, Result<(), String>) {
+/// in the first worker, which is followed by a healthy worker. Returns whether a call failed, and the violations.
+async fn live_through(fails: Range<u64>, takes_effect: bool, shape: Shape) -> (bool, Result<(), String>) {
+    let Shape { waits, bytes, keeps } = shape;
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (good, flaky) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
     world.endpoint(&tenant, &good.url("/"), "s").await;
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
+    for endpoint in world.endpoints(&tenant).await.iter().filter(|_| !keeps) {
+        let fields = json!({"id": endpoint["webhook_endpoint_id"], "keep_payload": false});
+        world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+    }
     if waits {
         world.make_silent(&tenant, &id, Timestamp::now().before(HOUR)).await;
     }
@@ -33,7 +50,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool, bytes:
     event["result"] = noise(bytes).into();
     world.enqueue("job-events", event).await;
 
-    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, the flaky one waits: {waits}");
+    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, {shape:?}");
     let settings = [("RETRY_SCHEDULE", "0,0"), ("DELIVERY_TIMEOUT", "1")];
     let doomed = Doomed::worker(&world, &settings, fails, takes_effect).await;
     let healthy = world.worker(&settings);
@@ -52,7 +69,9 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool, bytes:
             let has_it = |is: &AttributeValue| is.as_s().is_ok_and(|is| is == status);
             states.iter().filter(|item| item.get("status").is_some_and(has_it)).count()
         };
-        if is("delivered") == 2 && is("pending") == 0 {
+        let is_payload = |item: &&Item| item.keys().any(|name| name.starts_with("payload"));
+        let are_erased = keeps || states.iter().filter(is_payload).count() == 0;
+        if is("delivered") == 2 && is("pending") == 0 && are_erased {
             let (good, flaky) = (good.received().await, flaky.received().await);
             for received in [&good, &flaky] {
                 assert!(
@@ -80,8 +99,8 @@ async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
 }
 
 /// Makes each call fail in turn.
-async fn live_through_all(length: u64, takes_effect: bool, waits: bool, bytes: usize) {
-    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits, bytes);
+async fn live_through_all(length: u64, takes_effect: bool, shape: Shape) {
+    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, shape);
     let lives = at_each_call(0.., live).await;
     let failed: Vec<_> = lives.all.iter().filter_map(|(_, end)| end.as_ref().err()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
@@ -90,34 +109,40 @@ async fn live_through_all(length: u64, takes_effect: bool, waits: bool, bytes: u
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_of_its_calls() {
-    live_through_all(u64::MAX, false, false, 10).await;
+    live_through_all(u64::MAX, false, PLAIN).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_after_any_of_its_calls() {
-    live_through_all(u64::MAX, true, false, 10).await;
+    live_through_all(u64::MAX, true, PLAIN).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_call_may_fail_with_its_repetitions() {
-    live_through_all(3, false, false, 10).await;
+    live_through_all(3, false, PLAIN).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_after_any_call_for_parked_deliveries() {
-    live_through_all(u64::MAX, true, true, 10).await;
+    live_through_all(u64::MAX, true, Shape { waits: true, ..PLAIN }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_call_for_parked_deliveries() {
-    live_through_all(u64::MAX, false, true, 10).await;
+    live_through_all(u64::MAX, false, Shape { waits: true, ..PLAIN }).await;
 }
 
 /// The payload of this event is divided among two items.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_for_a_large_event() {
-    live_through_all(u64::MAX, true, false, 700_000).await;
-    live_through_all(u64::MAX, false, true, 700_000).await;
+    live_through_all(u64::MAX, true, Shape { bytes: 700_000, ..PLAIN }).await;
+    live_through_all(u64::MAX, false, Shape { bytes: 700_000, waits: true, ..PLAIN }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_that_is_not_kept_goes_although_a_process_dies() {
+    live_through_all(u64::MAX, true, Shape { keeps: false, ..PLAIN }).await;
+    live_through_all(u64::MAX, false, Shape { keeps: false, waits: true, ..PLAIN }).await;
 }
 
 /// The redelivered record covers all destinations of the event.

@@ -51,14 +51,16 @@ async fn an_endpoint_that_subscribes_to_notices_gets_each_once() {
     let [notice] = &notices(&first)[..] else { unreachable!("{first:?}") };
     let at = notice["at"].as_str().expect("a time").parse::<Timestamp>().expect("a time");
     assert!(since.as_str().expect("a time").parse::<Timestamp>().expect("a time") <= at);
+    let log = world.log(&tenant.id).await;
+    let newest = log.iter().find(|one| one.job_id == "2" && one.status == Status::Failed).expect("a failed delivery");
     assert_eq!(
         notice,
         &json!({
             "event": "endpoint.failing", "webhook_endpoint_id": subject, "url": failing.url("/path"), "since": since,
-            "reason": "status_5xx", "failed": 2, "at": notice["at"],
+            "reason": "status_5xx", "failed": 2, "at": notice["at"], "delivery_id": newest.id.to_string(), "job_id": "2",
+            "workflow": null, "outcome": "status_5xx",
         })
     );
-    let log = world.log(&tenant.id).await;
     let logged: Vec<_> = log.iter().filter(|one| one.event.as_str() == "endpoint.failing").collect();
     assert_eq!(logged.len(), 1);
     assert_eq!((logged[0].job_id.as_str(), logged[0].status), (subject.as_str(), Status::Delivered));
