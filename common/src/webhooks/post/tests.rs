@@ -205,7 +205,7 @@ async fn the_detail_of_a_413_names_the_size_of_the_body() {
     let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![TOO_LARGE]]]).await;
     let posted = try_to_post(&client(), &format!("http://receiver.example:{port}/")).await.expect("an answer");
     assert_eq!(posted.outcome, Outcome::Failed(Failure::Status(413, None)));
-    let detail = "The receiver accepts no body of this size (1 KB). Raise its limit for request bodies";
+    let detail = "The receiver accepts no body of this size (1 KB). Raise its limit for request bodies, or choose thin payloads for its endpoint";
     assert_eq!(posted.detail, Some(Detail::new(detail)));
 }
 
