@@ -117,6 +117,7 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
         sweeps_idly: false,
         trouble: seconds(60),
         age: Duration::ZERO,
+        bytes: 0,
         tenants: vec![Tenant { endpoints, callbacks: receiver(&[], Manner::Prompt) }],
         events: events.collect(),
         actions: calls.iter().map(action).collect(),
@@ -144,7 +145,15 @@ fn small() -> Vec<Aimed> {
         // The endpoint is disabled while a delivery is waiting.
         ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
     ];
-    worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
+    let mut worlds: Vec<_> =
+        worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect();
+    // The payload is divided into two items, which one delivery has, or two share.
+    for (name, endpoints) in [("large", 1), ("large and shared", 2)] {
+        let fails_once = || receiver(&[(1, BROKEN)], Manner::Prompt);
+        let script = world(&[2, 2], (0..endpoints).map(|_| fails_once()).collect(), &[0], &[]);
+        worlds.push(Aimed { name: name.to_owned(), script: Script { bytes: 700_000, ..script } });
+    }
+    worlds
 }
 
 /// Worlds with long waits, and one with many calls by the tenant. They make too many AWS calls for `cargo test`.

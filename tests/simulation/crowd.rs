@@ -141,6 +141,7 @@ impl Crowd {
             sweeps_idly: true,
             trouble: self.ends,
             age: Duration::ZERO,
+            bytes: 0,
             tenants: well.chain(bad).collect(),
             events: self.events(),
             actions: Vec::new(),

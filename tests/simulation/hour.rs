@@ -189,6 +189,7 @@ impl Hour {
             sweeps_idly: true,
             trouble: END,
             age: Duration::ZERO,
+            bytes: 0,
             tenants: vec![tenant; self.tenants],
             events: events.collect(),
             actions: Vec::new(),

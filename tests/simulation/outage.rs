@@ -54,6 +54,7 @@ fn script(seed: u64) -> Script {
         sweeps_idly: false,
         trouble: OUTAGE,
         age: Duration::ZERO,
+        bytes: 0,
         tenants: vec![Tenant { endpoints: DOWN.map(receiver).into(), callbacks: receiver(Manner::Hangs) }],
         events: events.collect(),
         actions: Vec::new(),

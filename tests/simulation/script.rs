@@ -38,6 +38,8 @@ pub(crate) struct Script {
     pub(crate) trouble: Time,
     /// The age of each event when it is sent, as if it had waited in its queue.
     pub(crate) age: Duration,
+    /// The number of incompressible bytes in each event.
+    pub(crate) bytes: usize,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
     pub(crate) actions: Vec<Action>,
@@ -268,6 +270,7 @@ impl Script {
             sweeps_idly: schedule.len() < WHOLE.len() && rng.u32(0..8) == 0,
             trouble: span + Duration::from_secs(60),
             age: Duration::ZERO,
+            bytes: 0,
             tenants,
             events,
             actions,
