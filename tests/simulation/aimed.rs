@@ -145,8 +145,7 @@ fn small() -> Vec<Aimed> {
         // The endpoint is disabled while a delivery is waiting.
         ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
     ];
-    let mut worlds: Vec<_> =
-        worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect();
+    let mut worlds: Vec<_> = worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect();
     // The payload is divided into two items, which one delivery has, or two share.
     for (name, endpoints) in [("large", 1), ("large and shared", 2)] {
         let fails_once = || receiver(&[(1, BROKEN)], Manner::Prompt);

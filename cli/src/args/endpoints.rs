@@ -109,7 +109,7 @@ Examples:
     Rotate {
         /// Id of the endpoint, or its first characters
         id: String,
-        /// How long the previous secret stays valid: `now` (it ends at once), `day` or `week`
+        /// End of the previous secret: `now`, or in a `day` or `week` [default: the service decides]
         #[arg(long, value_parser = ["now", "day", "week"])]
         overlap: Option<String>,
         /// Read the new secret from FANFARE_SIGNING_SECRET or standard input

@@ -68,8 +68,8 @@ pub(super) struct FieldDescriptions {
     pub(super) takes_key: bool,
     /// The field that determines which other fields are required, and its values.
     pub(super) cases: Option<(&'static str, &'static [Case])>,
-    /// Mutually exclusive fields.
-    pub(super) either: Option<[&'static str; 2]>,
+    /// Groups of fields. Fields of different groups are mutually exclusive.
+    pub(super) either: &'static [&'static [&'static str]],
 }
 
 impl FieldDescriptions {
@@ -131,10 +131,21 @@ impl FieldDescriptions {
         }
         let kind = if is_json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
         let mut schema = json!({ "type": kind, "properties": properties, "required": required });
-        if let (Some(either), Some(members)) = (self.either, schema.as_object_mut()) {
-            members.insert("not".to_owned(), with_all(&either));
+        let excluded: Vec<_> = self.exclusions().map(|pair| with_all(&pair)).collect();
+        let not = if let [one] = &excluded[..] { one.clone() } else { json!({ "anyOf": excluded }) };
+        if let (false, Some(members)) = (excluded.is_empty(), schema.as_object_mut()) {
+            members.insert("not".to_owned(), not);
         }
         schema
+    }
+
+    /// The pairs of fields that cannot be present together.
+    fn exclusions(&self) -> impl Iterator<Item = [&'static str; 2]> {
+        let groups = self.either.iter().enumerate();
+        groups.flat_map(|(number, first)| {
+            let others = self.either.iter().skip(number + 1).flat_map(|group| group.iter());
+            others.flat_map(|other| first.iter().map(|name| [*name, *other]))
+        })
     }
 
     /// Builds the schema of the input for one value of the field `by`. Each such schema is complete, so code generators

@@ -111,7 +111,11 @@ impl Input {
                  deliveries, repeat the call until the response has no `next_cursor`.",
             )
             .optional_text(Erase::NAMES.cursor, Cursor::parse);
-        fields.either([Erase::NAMES.delivery_id, Erase::NAMES.job_id]);
+        fields.either(&[
+            &[Erase::NAMES.delivery_id],
+            &[Erase::NAMES.job_id],
+            &[Erase::NAMES.since, Erase::NAMES.until, Erase::NAMES.webhook_endpoint_id],
+        ]);
         let (endpoint, since, until) = (endpoint?, since?, until?);
         let is_period = since.is_some() || until.is_some();
         let what = match (id?, job?) {

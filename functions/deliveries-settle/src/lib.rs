@@ -131,7 +131,7 @@ impl Settlement {
             .about("The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept.")
             .example("try again later")
             .optional_text(Sent::NAMES.response, |text| Ok(text.to_owned()));
-        fields.either([Sent::NAMES.status_code, Sent::NAMES.error]);
+        fields.either(&[&[Sent::NAMES.status_code], &[Sent::NAMES.error]]);
         let (status, error) = (status?.and_then(|status| u16::try_from(status).ok()), error?);
         let outcome = match (status, error) {
             (Some(_), Some(_)) => {

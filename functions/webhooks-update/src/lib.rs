@@ -74,7 +74,7 @@ impl Input {
             .optional_text(Update::NAMES.signing_secret, SigningSecret::parse);
         let overlap = fields
             .about(
-                "How long events are also signed with the previous secret, in seconds, up to 7 days. `0` ends the \
+                "The time for which events are also signed with the previous secret, in seconds, up to 7 days. `0` ends the \
                  previous secret now, for example because it has leaked. Without `signing_secret`, it shortens the \
                  time of the secret before the latest rotation.",
             )

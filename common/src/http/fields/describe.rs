@@ -56,13 +56,13 @@ impl Fields {
         }
     }
 
-    /// Declares that only one of two optional fields can be present. This only affects the description: the code that
-    /// reads the fields enforces the rule.
+    /// Declares groups of optional fields, of which only one can have fields that are present. This only affects the
+    /// description: the code that reads the fields enforces the rule.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
-    pub fn either(&mut self, _fields: [&'static str; 2]) {
+    pub fn either(&mut self, _groups: &'static [&'static [&'static str]]) {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
-            description.either = Some(_fields);
+            description.either = _groups;
         }
     }
 

@@ -75,9 +75,11 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     match kind {
         Some("object") => {
             // Only the first of several mutually exclusive fields is included.
-            let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
+            let not = &schema["not"];
+            let pairs = not["anyOf"].as_array().map_or_else(|| std::slice::from_ref(not), Vec::as_slice);
+            let excluded: Vec<_> = pairs.iter().filter_map(|pair| pair.pointer("/required/1")?.as_str()).collect();
             let properties = schema["properties"].as_object().into_iter().flatten();
-            let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);
+            let properties = properties.filter(|(name, _)| !excluded.contains(&name.as_str()));
             let one = |name: &str, property: &Value| match NUMBERS.iter().find(|(number, _)| *number == name) {
                 Some((_, number)) if property.get("examples").is_none() => json!(number),
                 _ => example(property, schemas),

@@ -38,8 +38,8 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
-    /// How long the previous secret stays in use after this change: after the default time if there is a new secret, and
-    /// otherwise at most as long as before.
+    /// The time for which the previous secret stays in use. Without a value, it is the default time after a new secret.
+    /// Without a new secret, the time can only become shorter.
     pub overlap: Option<Duration>,
     /// The headers that replace all previous headers.
     pub headers: Patch<Headers>,

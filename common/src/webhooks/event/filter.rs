@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_ends_in_an_asterisk_selects_names_by_their_beginning() {
+    fn an_asterisk_at_the_end_selects_names_by_their_beginning() {
         let filter: WorkflowFilter = ["nightly-*", "import", "a*b"].map(str::to_owned).into_iter().collect();
         for (workflow, is_wanted) in [
             ("nightly-", true),

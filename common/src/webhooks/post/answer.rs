@@ -101,7 +101,9 @@ fn is_invalid(error: &hyper::Error) -> bool {
 /// Explains a response that means that the receiver rejects a body of this size.
 fn too_large(status: StatusCode, bytes: usize) -> Option<String> {
     let kb = bytes.div_ceil(1024);
-    let text = format!("The receiver accepts no body of this size ({kb} KB). Raise its limit for request bodies, or choose thin payloads for its endpoint");
+    let text = format!(
+        "The receiver accepts no body of this size ({kb} KB). Raise its limit for request bodies, or choose thin payloads for its endpoint"
+    );
     (status == StatusCode::PAYLOAD_TOO_LARGE).then_some(text)
 }
 

@@ -20,7 +20,7 @@ use crate::{
     settings::{self, Shown, events},
 };
 
-/// How long the old secret stays valid, in seconds.
+/// The choices for the time until the old secret ends, in seconds.
 const OVERLAPS: [(&str, &str); 3] = [
     ("0", "No longer: it ends now, for example because it has leaked"),
     ("86400", "For a day"),
