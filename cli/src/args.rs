@@ -8,7 +8,7 @@ use url::Url;
 
 use self::values::profile;
 pub(crate) use self::{
-    deliveries::{Deliveries, List, Named},
+    deliveries::{Deliveries, Erasure, List, Named},
     endpoints::Endpoints,
     events::{Listen, Send, Trigger},
     keys::Keys,

@@ -13,7 +13,7 @@ use api::{
 use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
 pub(crate) use self::page::{is_delivered, result};
 use crate::{
-    args::{Deliveries, Named},
+    args::{Deliveries, Erasure, Named},
     calls::Api,
     clock,
     failure::Failure,
@@ -63,7 +63,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             let done = api.call(&Resend::new(id_of(api, named).await?)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
-        Deliveries::Erase { id, job, yes } => erase(api, id, job, yes, is_json).await,
+        Deliveries::Erase(which) => erase(api, which, is_json).await,
         Deliveries::Recover { endpoint, since, status, no_wait } => {
             let endpoint = ids::endpoint(api, &endpoint).await?;
             let recover = Recover { status: Some(status), ..Recover::new(endpoint.clone(), since) };
@@ -98,24 +98,24 @@ async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
     }
 }
 
-/// Erases a delivery, or all of a job's deliveries.
-async fn erase(
-    api: &Api,
-    id: Option<String>,
-    job_id: Option<String>,
-    is_confirmed: bool,
-    is_json: bool,
-) -> Result<(), Failure> {
+/// Erases a delivery, all of a job's deliveries, or the ended ones of a period.
+async fn erase(api: &Api, which: Erasure, is_json: bool) -> Result<(), Failure> {
+    let Erasure { id, job: job_id, since, until, endpoint, yes } = which;
+    let webhook_endpoint_id = match &endpoint {
+        Some(id) => Some(ids::endpoint(api, id).await?),
+        None => None,
+    };
     let delivery_id = match &id {
         Some(id) => Some(ids::delivery(api, id).await?),
         None => None,
     };
     let what = match (&delivery_id, &job_id) {
         (Some(id), _) => format!("the delivery {}", cell(id)),
-        (None, job) => format!("all deliveries of {}", cell_of(job.as_ref())),
+        (None, Some(job)) => format!("all deliveries of {}", cell(job)),
+        (None, None) => format!("the ended deliveries{}", period(since.as_ref(), until.as_ref(), endpoint.as_deref())),
     };
-    confirm(&format!("Erase the payloads and responses of {what}? They can no longer be resent."), is_confirmed)?;
-    let mut call = Erase { delivery_id, job_id, ..Erase::new() };
+    confirm(&format!("Erase the payloads and responses of {what}? They can no longer be resent."), yes)?;
+    let mut call = Erase { delivery_id, job_id, webhook_endpoint_id, since, until, ..Erase::new() };
     let mut erased = api.call(&call).await?;
     while let Some(cursor) = erased.next_cursor.take() {
         call.cursor = Some(cursor);
@@ -124,6 +124,15 @@ async fn erase(
     }
     erased.message = format!("Erased: {}", erased.erased);
     Ok(tell(&erased, is_json, &erased.message)?)
+}
+
+/// Describes a period of deliveries, and their endpoint.
+fn period(since: Option<&Timestamp>, until: Option<&Timestamp>, endpoint: Option<&str>) -> String {
+    let time = |word: &str, time: Option<&Timestamp>| {
+        time.map_or_else(String::new, |time| format!(" {word} {} UTC", clock::short(time)))
+    };
+    let of = endpoint.map_or_else(String::new, |id| format!(" of endpoint {}", cell(&id)));
+    format!("{of}{}{}", time("since", since), time("until", until))
 }
 
 /// Shows the progress of a recovery until it is done. The total is not known in advance.

@@ -4,7 +4,7 @@ use api::{
     Timestamp,
     deliveries::{Missed, Status},
 };
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::values::{one_of, since};
 
@@ -22,19 +22,13 @@ Examples:
     /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
     Resend(Named),
-    /// Erase the payload and responses of one delivery or of all of a job's deliveries
-    #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
-    Erase {
-        /// Id of the delivery, the first characters of its short id, or its `webhook-id`
-        #[arg(required_unless_present = "job", conflicts_with = "job")]
-        id: Option<String>,
-        /// Job whose deliveries to erase
-        #[arg(long)]
-        job: Option<String>,
-        /// Do not ask for confirmation
-        #[arg(long)]
-        yes: bool,
-    },
+    /// Erase the payload and responses of one delivery, of a job's deliveries, or of the ended ones of a period
+    #[command(after_help = "\
+Examples:
+  fanfare deliveries erase ID
+  fanfare deliveries erase --job job-1 --yes
+  fanfare deliveries erase --until 7d --endpoint ENDPOINT")]
+    Erase(Erasure),
     /// Resend an endpoint's missed or pending deliveries, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
@@ -105,4 +99,29 @@ pub(crate) struct List {
     /// Keep printing new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+/// The deliveries to erase.
+#[derive(Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true)))]
+pub(crate) struct Erasure {
+    /// Id of the delivery, the first characters of its short id, or its `webhook-id`
+    #[arg(group = "which", conflicts_with_all = ["job", "since", "until", "endpoint"])]
+    pub(crate) id: Option<String>,
+    /// Job whose deliveries to erase
+    #[arg(long, group = "which", conflicts_with_all = ["since", "until", "endpoint"])]
+    pub(crate) job: Option<String>,
+    /// Only ended deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    #[arg(long, group = "which", value_parser = since)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only ended deliveries created before this time
+    #[arg(long, group = "which", value_parser = since)]
+    pub(crate) until: Option<Timestamp>,
+    /// Only deliveries of this endpoint: its id, or the first characters
+    #[arg(long)]
+    pub(crate) endpoint: Option<String>,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }

@@ -41,6 +41,7 @@ Examples:
   fanfare endpoints create https://example.com/hook --header 'x-team: jobs'
   echo $SECRET | fanfare endpoints create https://example.com/hook --secret
   fanfare endpoints create --pull --description 'the laptop'")]
+    #[command(group(ArgGroup::new("change").multiple(true)))]
     Create {
         /// URL that deliveries are posted to
         #[arg(required_unless_present = "pull", conflicts_with = "pull")]

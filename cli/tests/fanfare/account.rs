@@ -137,6 +137,54 @@ async fn secrets_and_headers_are_set_per_endpoint_and_hidden() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_endpoints_options_are_set_shown_and_removed() {
+    let world = World::live(&[]).await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let create = ["endpoints", "create", "http://127.0.0.1:9/", "--payload", "thin", "--keep-payload", "false"];
+    let created = machine.run(&[&create[..], &["--max-concurrent", "3"]].concat()).await;
+    assert_eq!(created.code, 0, "{created:?}");
+    let id = world.only_endpoint(&tenant).await["webhook_endpoint_id"].as_str().expect("an id").to_owned();
+    let shown = machine.run(&["endpoints", "get", &id]).await.out;
+    for line in ["Payload: thin\n", "Payloads kept: no\n", "Requests at a time: 3\n"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let update =
+        ["endpoints", "update", &id, "--payload", "full", "--max-concurrent", "none", "--workflow", "nightly-*"];
+    assert_eq!(machine.run(&update).await.code, 0);
+    let endpoint = world.only_endpoint(&tenant).await;
+    assert_eq!((&endpoint["payload"], endpoint.get("max_concurrent")), (&json!("full"), None));
+    assert_eq!(endpoint["workflows"], json!(["nightly-*"]));
+    for (overlap, rotates) in [("week", true), ("now", false)] {
+        let rotated = machine.run(&["endpoints", "rotate", &id, "--overlap", overlap]).await;
+        assert_eq!(rotated.code, 0, "{rotated:?}");
+        let endpoint = world.only_endpoint(&tenant).await;
+        assert_eq!(endpoint.get("previous_secret_expires_at").is_some(), rotates, "{overlap}");
+    }
+    for (option, value) in [("--payload", "small"), ("--max-concurrent", "many"), ("--keep-payload", "maybe")] {
+        assert_eq!(machine.run(&["endpoints", "update", &id, option, value]).await.code, 2, "{option}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ended_deliveries_of_a_period_are_erased() {
+    let world = World::start().await;
+    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    machine.signs_in(&tenant).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for job in ["one", "two"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let nothing = machine.run(&["deliveries", "erase", "--until", "1d", "--endpoint", &id, "--yes"]).await;
+    assert_eq!((nothing.code, nothing.out.as_str()), (0, "Erased: 0\n"));
+    let erased = machine.run(&["deliveries", "erase", "--since", "1h", "--endpoint", &id[..13], "--yes"]).await;
+    assert_eq!((erased.code, erased.out.as_str()), (0, "Erased: 2\n"), "{erased:?}");
+    for wrong in [&["deliveries", "erase", "--yes"][..], &["deliveries", "erase", "x", "--since", "1h", "--yes"]] {
+        assert_eq!(machine.run(wrong).await.code, 2, "{wrong:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn destructive_commands_need_confirmation() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));

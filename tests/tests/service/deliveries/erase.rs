@@ -245,3 +245,49 @@ async fn a_delivery_can_be_erased_on_its_page() {
     }
     assert!(erased.page().contains("The payload is no longer stored."));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ended_deliveries_of_a_period_are_erased() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    for (job, ago, status) in [
+        ("new", SECOND, Status::Delivered),
+        ("old", HOUR * 3, Status::Delivered),
+        ("failed", HOUR * 3, Status::Failed),
+        ("ended", HOUR * 3, Status::Ended),
+        ("pending", HOUR * 3, Status::Pending),
+        ("held", HOUR * 3, Status::Held),
+        ("older", HOUR * 9, Status::Delivered),
+    ] {
+        let body = json!({"result": SECRET}).to_string();
+        book.write_one(&tenant, Draft::to(&endpoint, book.ago(ago), job).status(status).body(&body)).await;
+    }
+    let (since, until) = (book.ago(HOUR * 4), book.ago(HOUR * 2));
+    let period = json!({"since": since, "until": until});
+    let of_others = erase(&world, &other, period.clone()).await;
+    assert_eq!(of_others.ok()["erased"], 0);
+    let mut of_endpoint = period.clone();
+    of_endpoint["webhook_endpoint_id"] = json!(endpoint);
+    assert_eq!(erase(&world, &other, of_endpoint.clone()).await.error().0, 404);
+    let erased = erase(&world, &tenant, of_endpoint).await;
+    assert_eq!(erased.ok(), &json!({"success": true, "message": "3 deliveries erased", "erased": 3}));
+    let erased = |log: Vec<Delivery>| {
+        let mut jobs: Vec<_> = log.into_iter().filter(|one| one.erased_at.is_some()).map(|one| one.job_id).collect();
+        jobs.sort();
+        jobs
+    };
+    assert_eq!(erased(world.log(&tenant.id).await), ["ended", "failed", "old"]);
+    assert_eq!(erase(&world, &tenant, period).await.ok()["erased"], 0, "they are already erased");
+    assert_eq!(erase(&world, &tenant, json!({"until": until})).await.ok()["erased"], 1, "the older one");
+    for (fields, field) in [
+        (json!({"webhook_endpoint_id": endpoint}), "since"),
+        (json!({"since": since, "job_id": "new"}), "delivery_id"),
+        (json!({"since": "yesterday"}), "since"),
+        (json!({}), "delivery_id"),
+    ] {
+        let refused = erase(&world, &tenant, fields.clone()).await;
+        assert_eq!(refused.issues().iter().map(|(path, _)| *path).collect::<Vec<_>>(), [field], "{fields}");
+    }
+}
