@@ -33,6 +33,8 @@
 
 #[path = "shared/artifacts.rs"]
 mod artifacts;
+#[path = "isolation/fat.rs"]
+mod fat;
 #[path = "isolation/rates.rs"]
 mod rates;
 #[path = "isolation/receivers.rs"]
@@ -77,6 +79,9 @@ async fn main() {
     }
     if wanted("requests") {
         is_well &= requests::requests(&local).await;
+    }
+    if wanted("fat") {
+        is_well &= fat::fat().await;
     }
     if wanted("rates") {
         is_well &= rates::rates(&local).await;
