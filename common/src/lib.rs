@@ -26,6 +26,7 @@ pub mod issue;
 mod json_members;
 pub mod lock;
 pub mod name;
+pub mod own_time;
 pub mod paging;
 pub mod patch;
 pub mod presentation;

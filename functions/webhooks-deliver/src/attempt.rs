@@ -7,6 +7,7 @@
 use std::{pin::pin, time::Duration};
 
 use common::{
+    own_time,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, AttemptResult, Failure, Outcome, Trigger},
@@ -19,7 +20,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{batch::Batch, outgoing::Due, own_time, places::Places};
+use crate::{batch::Batch, outgoing::Due, places::Places};
 
 /// Makes a process's attempts.
 pub(crate) struct Sender {

@@ -291,7 +291,6 @@ impl Round<'_> {
         let (mut width, mut last, mut answered_at) = (lane.first_width(), None::<Parked>, None::<Timestamp>);
         let (mut parked, mut ready, mut stored) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let (mut is_over, mut result) = (false, Ok(()));
-        let ceiling = lane.endpoint.as_ref().and_then(|endpoint| endpoint.ceiling()).unwrap_or(WIDEST);
         let (mut looks, mut attempts) = (FuturesOrdered::new(), FuturesUnordered::new());
         loop {
             while looks.len() + ready.len() < AHEAD && !is_over && self.may_begin() {
@@ -307,7 +306,7 @@ impl Round<'_> {
                 let Some(next) = parked.pop_front() else { break };
                 looks.push_back(self.look(next, lane));
             }
-            let has_next = !ready.is_empty() && attempts.len() < width.min(ceiling) && !is_over && self.may_begin();
+            let has_next = !ready.is_empty() && attempts.len() < width && !is_over && self.may_begin();
             tokio::select! {
                 biased;
                 Some(made) = attempts.next() => match made {
@@ -330,7 +329,7 @@ impl Round<'_> {
                     Ok(Looked::Gone) => {}
                     Err(error) => result = Err(error),
                 },
-                // Other receivers of the organization may have all places.
+                // Other receivers of the organization may have all places, and the endpoint may have a ceiling.
                 place = self.sender.drained.take(self.tenant, lane.endpoint.as_deref(), self.batch.last_start), if has_next => {
                     if let Some(place) = place && let Some((due, room)) = ready.pop_front() {
                         attempts.push(self.make(due, (place, room)));

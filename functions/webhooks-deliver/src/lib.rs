@@ -50,7 +50,6 @@ mod ledger;
 mod news;
 mod observe;
 mod outgoing;
-mod own_time;
 mod places;
 mod plan;
 mod reads;
@@ -91,7 +90,8 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let ledger = Ledger::from_env(env, &aws)?;
-    let sender = Sender { client, at_once: Places::new(attempts), drained: Places::new(attempts) };
+    let at_once = Places::new(attempts);
+    let sender = Sender { client, drained: at_once.and_as_many(), at_once };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
     let retries = Retries::from_env(env, &aws)?;
     Ok(Deliver(Arc::new(App { sender, ledger, notes, retries, in_progress: InProgress::default() })))

@@ -1,12 +1,12 @@
 //! Places: the bound on a process's attempts in progress.
 //!
-//! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, and all organizations
-//! together have at most 800: Lambda allows 1,024 file descriptors, and calls to AWS need some of them. An attempt
-//! without a place waits for half a second, because its invocation waits with it, and is then parked. An endpoint may
-//! have a lower bound of its own.
+//! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, an endpoint no more than its
+//! ceiling, and all organizations together at most 800: Lambda allows 1,024 file descriptors, and calls to AWS need some.
+//! An attempt without a place waits for half a second, because its invocation waits with it, and is then parked.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -15,14 +15,14 @@ use std::{
 use common::{
     id::{EndpointId, TenantId},
     lock::lock,
+    own_time,
     webhooks::endpoints::Endpoint,
 };
+use futures::future::OptionFuture;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
-
-use crate::own_time;
 
 /// The maximum time that an attempt waits for a place.
 const WAIT: Duration = Duration::from_millis(500);
@@ -34,15 +34,12 @@ const KNOWN: usize = 1000;
 pub(crate) struct Places {
     all: Arc<Semaphore>,
     each: usize,
-    known: Mutex<HashMap<Holder, (usize, Arc<Semaphore>)>>,
+    tenants: Known<TenantId>,
+    endpoints: Arc<Known<EndpointId>>,
 }
 
-/// An organization, or an endpoint with a ceiling.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Holder {
-    Tenant(TenantId),
-    Endpoint(EndpointId),
-}
+/// The places of those that have attempts in progress, or recently had some, and their number.
+type Known<T> = Mutex<HashMap<T, (usize, Arc<Semaphore>)>>;
 
 /// A place, held until dropped.
 pub(crate) struct Place {
@@ -53,47 +50,45 @@ pub(crate) struct Place {
 
 impl Places {
     pub(crate) fn new(each: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(MOST.max(each))), each, known: Mutex::default() }
+        let all = Arc::new(Semaphore::new(MOST.max(each)));
+        Self { all, each, tenants: Mutex::default(), endpoints: Arc::default() }
+    }
+
+    /// Returns as many places of their own, except that the bounds of endpoints count both.
+    pub(crate) fn and_as_many(&self) -> Self {
+        Self { endpoints: Arc::clone(&self.endpoints), ..Self::new(self.each) }
     }
 
     /// Waits briefly for a place, and never beyond `last_start`.
-    pub(crate) async fn take(
-        &self,
-        tenant: &TenantId,
-        endpoint: Option<&Endpoint>,
-        last_start: Instant,
-    ) -> Option<Place> {
+    pub(crate) async fn take(&self, tenant: &TenantId, to: Option<&Endpoint>, last_start: Instant) -> Option<Place> {
         if Instant::now() >= last_start {
             return None;
         }
-        let ceiling = endpoint.and_then(|it| Some(self.of(Holder::Endpoint(it.id), it.ceiling()?)));
-        let (own, all) = (self.of(Holder::Tenant(tenant.clone()), self.each), Arc::clone(&self.all));
+        let ceiling = to.and_then(|it| Some(of(&self.endpoints, it.id, it.ceiling()?)));
+        let (own, all) = (of(&self.tenants, tenant.clone(), self.each), Arc::clone(&self.all));
         let both = pin!(async {
             // The semaphores are never closed.
-            let of_endpoint = match ceiling {
-                Some(ceiling) => Some(ceiling.acquire_owned().await.ok()?),
-                None => None,
-            };
+            let of_endpoint = OptionFuture::from(ceiling.map(Semaphore::acquire_owned)).await.transpose().ok()?;
             let of_tenant = own.acquire_owned().await.ok()?;
             Some(Place { _of_endpoint: of_endpoint, _of_tenant: of_tenant, _of_all: all.acquire_owned().await.ok()? })
         });
         // A process that is short of CPU waits for longer, because its attempts end late.
         timeout_at(last_start, own_time::within(WAIT, both)).await.ok().flatten().flatten()
     }
+}
 
-    fn of(&self, holder: Holder, places: usize) -> Arc<Semaphore> {
-        let mut known = lock(&self.known);
-        if known.len() >= KNOWN && !known.contains_key(&holder) {
-            known.retain(|_, (most, free)| free.available_permits() < *most);
-        }
-        let new = || (places, Arc::new(Semaphore::new(places)));
-        let entry = known.entry(holder).or_insert_with(new);
-        if entry.0 != places {
-            // The ceiling has changed. Attempts in progress keep their places of the old one.
-            *entry = new();
-        }
-        Arc::clone(&entry.1)
+fn of<T: Eq + Hash>(known: &Known<T>, holder: T, places: usize) -> Arc<Semaphore> {
+    let mut known = lock(known);
+    if known.len() >= KNOWN && !known.contains_key(&holder) {
+        known.retain(|_, (most, free)| free.available_permits() < *most);
     }
+    let new = || (places, Arc::new(Semaphore::new(places)));
+    let entry = known.entry(holder).or_insert_with(new);
+    if entry.0 != places {
+        // The number has changed. Attempts in progress keep their old places.
+        *entry = new();
+    }
+    Arc::clone(&entry.1)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 const PARTS: u32 = 10;
 
 /// Waits for `time` of this process's own time. Returns `None` if the future has not ended by then.
-pub(crate) async fn within<T>(time: Duration, mut future: impl Future<Output = T> + Unpin) -> Option<T> {
+pub async fn within<T>(time: Duration, mut future: impl Future<Output = T> + Unpin) -> Option<T> {
     for _ in 0..PARTS {
         if let Ok(output) = timeout(time / PARTS, &mut future).await {
             return Some(output);
