@@ -484,6 +484,17 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
     if crowd.then.is_none() && matches!(crowd.manner, Manner::Answers(200, ..1500, _)) && figures.bad.missing > 0 {
         return Some("a crowd of slow receivers gets its deliveries");
     }
+    // An unanswered attempt is the last for half a minute. A receiver that begins to hang also has attempts in
+    // progress until its gate is closed.
+    let receivers = crowd.bad * crowd.endpoints;
+    let most = match (crowd.manner, crowd.then) {
+        (Manner::Hangs, None) => Some(receivers * 4),
+        (_, Some(Manner::Hangs)) => Some(crowd.events * crowd.endpoints + receivers * 30),
+        _ => None,
+    };
+    if matches!(crowd.audience, Audience::Endpoints) && most.is_some_and(|most| figures.attempts > most) {
+        return Some("a receiver that hangs gets few attempts");
+    }
     (figures.untried > 0).then_some("no first attempt is postponed for a crowd")
 }
 
