@@ -91,6 +91,7 @@ async fn main() {
     delivery::burst(&world, &binaries, effort, &mut table).await;
     let curve = delivery::in_flight(&world, &binaries, effort, &mut table).await;
     delivery::hanging(&world, &binaries, effort, &mut table).await;
+    delivery::large(&world, &binaries, &mut table).await;
     whole::process(effort, &mut table).await;
     if !effort.quick {
         cost::table(&world, &binaries, &mut table).await;
@@ -126,6 +127,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
             "pull" => account::pull(world, &binaries, effort, table).await,
             "thousand" => delivery::thousand(world, &binaries, effort, table).await,
             "fan-out" => delivery::fan_out(world, &binaries, effort, table).await,
+            "large" => delivery::large(world, &binaries, table).await,
             "burst" => delivery::burst(world, &binaries, effort, table).await,
             "in-flight" => drop(delivery::in_flight(world, &binaries, effort, table).await),
             "whole" => whole::process(effort, table).await,

@@ -41,8 +41,10 @@ const MAX_DELAY: u32 = 900;
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
 /// Records per invocation: the largest batch that the template permits, and a single one.
 const BATCHES: [usize; 2] = [10, 1];
-/// The events, named by their size.
-const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
+/// The events, named by their size, and the number of sizes with all details.
+const SIZES: [(&str, usize); 4] =
+    [("1 KB", 1024), ("100 KB", 100 * 1024), ("10 KB", 10 * 1024), ("500 KB", 500 * 1024)];
+const DETAILED: usize = 2;
 
 /// The measurements of one invocation.
 #[derive(Clone, Copy)]
@@ -358,7 +360,7 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
         if low == high { low } else { format!("{low}..{high}") }
     };
     let mut text = "| for one event with one endpoint |".to_owned();
-    for (size, _) in SIZES {
+    for (size, _) in SIZES.into_iter().take(DETAILED) {
         text += &format!(" {size}, succeeds | {size}, fails every time |");
     }
     text += "\n|---|---|---|---|---|\n";
@@ -375,7 +377,7 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
         let figures = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(size, which)| range(of, size, which));
         text += &format!("| {what} | {} |\n", figures.join(" | "));
     }
-    for (size, (name, _)) in SIZES.into_iter().enumerate() {
+    for (size, (name, _)) in SIZES.into_iter().take(DETAILED).enumerate() {
         text += &format!(
             "\n| dollars for a million events of {name} | succeeds, receivers take 0.2 s | \
              fails, receivers answer at once | fails, receivers hang for three days |\n|---|---|---|---|\n"
@@ -386,6 +388,14 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
         }
         let together = [0, 1, 2].map(|which| format!("**{}**", range(&Way::together, size, which)));
         text += &format!("| **total** | {} |\n", together.join(" | "));
+    }
+    text += "\n| dollars for a million events | succeeds | fails, receivers answer at once | fails, receivers hang |\n";
+    text += "|---|---|---|---|\n";
+    let mut sizes: Vec<_> = SIZES.into_iter().enumerate().collect();
+    sizes.sort_by_key(|(_, (_, bytes))| *bytes);
+    for (size, (name, _)) in sizes {
+        let together = [0, 1, 2].map(|which| range(&Way::together, size, which));
+        text += &format!("| {name} | {} |\n", together.join(" | "));
     }
     text
 }

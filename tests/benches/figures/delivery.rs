@@ -13,7 +13,7 @@ use std::{
 
 use axum::{Router, extract::State, http::StatusCode};
 use serde_json::{Value, json};
-use tests::{Lambda, Manner, Rough, Tenant, World};
+use tests::{Lambda, Manner, Moody, Rough, Tenant, World};
 use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
@@ -331,4 +331,33 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     let mib = |kib: u64| kib as f64 / 1024.0;
     let row = Row::above("memory while 800 deliveries hang, above idle", "MiB", mib(lambda.memory("VmHWM")), mib(idle));
     table.push(row.at_most(64.0, 32.0));
+}
+
+/// Ten of the largest events in an invocation, for ten failing endpoints. Lambda passes on at most six, but the
+/// function must not depend on it.
+pub(crate) async fn large(world: &World, binaries: &Binaries, table: &mut Table) {
+    let failing = Moody::start(|_| (Duration::ZERO, 500)).await;
+    let tenant = tenant_with_endpoints(world, "large", failing.url(), 10).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut event = |job: usize, bytes: usize| {
+        let mut event = job_event(&tenant.id, job);
+        event["result"] = std::iter::repeat_with(|| random.alphanumeric()).take(bytes).collect::<String>().into();
+        event
+    };
+    let events: Vec<_> =
+        [10; 10].into_iter().chain([1_048_000; 10]).enumerate().map(|(job, bytes)| event(job, bytes)).collect();
+    let (warm, large) = events.split_at(10);
+    deliver(&mut lambda, [batch("job-events", warm.iter().cloned())]).await;
+    let idle = lambda.memory("VmRSS");
+    deliver(&mut lambda, [batch("job-events", large.iter().cloned())]).await;
+    #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    let row = Row::above(
+        "memory for ten events of 1 MiB that fail at ten endpoints, above idle",
+        "MiB",
+        mib(lambda.memory("VmHWM")),
+        mib(idle),
+    );
+    table.push(row.at_most(256.0, 128.0));
 }
