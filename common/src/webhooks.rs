@@ -9,6 +9,7 @@
 //! - [`log`]: the deliveries table.
 //! - [`queue`]: the messages that identify due attempts.
 //! - [`endpoints`]: the endpoints table, and the health of receivers.
+//! - [`erasure`]: erases payloads and responses.
 //! - [`drains`]: the messages that schedule an organization's drains.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
@@ -16,6 +17,7 @@ pub mod delivery;
 pub mod destination;
 pub mod drains;
 pub mod endpoints;
+pub mod erasure;
 pub mod event;
 pub mod job_failures;
 pub mod log;

@@ -8,10 +8,12 @@ use common::{
     error::Result,
     id::TenantId,
     presentation::console::Console,
+    timestamp::Timestamp,
     webhooks::{
         delivery::{DeliveryId, Retention, Status},
         destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
+        erasure::Erasure,
         log::Log,
         queue::SharedQueue,
     },
@@ -43,6 +45,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl App {
+    /// Erases deliveries of the tenant.
+    pub(crate) fn erasure<'a>(&'a self, tenant: &'a TenantId) -> Erasure<'a> {
+        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now: Timestamp::now() }
+    }
+
     /// Reads the data for a page's header.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;

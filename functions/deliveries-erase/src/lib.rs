@@ -1,9 +1,6 @@
 //! Erases the payloads of deliveries and the responses of receivers.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use api::{
     Call as _,
@@ -12,21 +9,18 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
-    error::{Conflict, Error, Result},
+    error::Result,
     http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, JOB_ID_BYTES, Status},
+        delivery::{DeliveryId, JOB_ID_BYTES},
         endpoints::Endpoints,
-        log::{
-            Log,
-            search::{Cursor, Filter},
-        },
+        erasure::Erasure,
+        log::{Log, search::Cursor},
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
 
 common::from_env! {
     /// The route's dependencies.
@@ -35,15 +29,6 @@ common::from_env! {
         log: Log,
     }
 }
-
-/// The maximum time that a call spends searching, well below API Gateway's timeout.
-const TIME: Duration = Duration::from_secs(8);
-/// The maximum number of deliveries per search page.
-const PAGE: usize = 500;
-/// The maximum number of deliveries that a call erases.
-const MOST: usize = 10_000;
-/// The number of deliveries that are erased concurrently.
-const CONCURRENCY: usize = 25;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -77,7 +62,7 @@ enum What {
     /// A job's deliveries, starting at the cursor.
     Job(String, Option<Cursor>),
     /// The ended deliveries of a period to all destinations or to an endpoint, starting at the cursor.
-    Period(Option<EndpointId>, Filter, Option<Cursor>),
+    Period(Option<EndpointId>, Option<Timestamp>, Option<Timestamp>, Option<Cursor>),
 }
 
 impl Input {
@@ -123,7 +108,7 @@ impl Input {
                 let problem = Problem::format("Must be absent if delivery_id is given");
                 return Err(fields.reject(Erase::NAMES.job_id, problem));
             }
-            (None, None) if is_period => What::Period(endpoint, Filter { since, until, ..Filter::default() }, cursor?),
+            (None, None) if is_period => What::Period(endpoint, since, until, cursor?),
             (Some(_), None) | (None, Some(_)) if is_period || endpoint.is_some() => {
                 let problem = Problem::format("Must be absent if since, until or webhook_endpoint_id is given");
                 return Err(fields.reject(Erase::NAMES.delivery_id, problem));
@@ -138,87 +123,15 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Erased> {
-    let (tenant, now) = (&call.caller, Timestamp::now());
-    let (ids, next, is_period) = match input.what {
-        What::Delivery(id) => (vec![id], None, false),
-        What::Job(job, cursor) => {
-            let (ids, next) = app.of_job(tenant, job, cursor, now).await?;
-            (ids, next, false)
-        }
-        What::Period(endpoint, filter, cursor) => {
-            let (ids, next) = app.of_period(tenant, endpoint, &filter, cursor, now).await?;
-            (ids, next, true)
-        }
+    let erasure = Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller, now: Timestamp::now() };
+    let erased = match input.what {
+        What::Delivery(id) => erasure.of_one(id).await?,
+        What::Job(job, cursor) => erasure.of_job(job, cursor).await?,
+        What::Period(endpoint, since, until, cursor) => erasure.of_period(endpoint, since, until, cursor).await?,
     };
-    let calls = ids.iter().map(async |id| match app.log.erase(tenant, id, now).await {
-        // It was resent, or its payload is still needed.
-        Err(Error::Conflict(Conflict::DeliveryPending)) if is_period => Ok(None),
-        erased => erased.map(Some),
-    });
-    let erased: Vec<_> = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-    let erased: Vec<_> = erased.into_iter().flatten().collect();
-    let count = erased.len();
-    let sharing: Vec<_> = erased.into_iter().flatten().collect();
-    if !sharing.is_empty() {
-        let shards = app.endpoints.shards(tenant, None).await?;
-        app.log.erase_shared(tenant, &sharing, &shards).await?;
-    }
-    let message = match count {
+    let message = match erased.count {
         1 => "1 delivery erased".to_owned(),
         erased => format!("{erased} deliveries erased"),
     };
-    Ok(Erased { success: true, message, erased: count, next_cursor: next.map(Into::into) })
-}
-
-impl App {
-    /// Returns the ended deliveries of a period that were found in time, without those that are already erased, and the
-    /// cursor for continuing.
-    async fn of_period(
-        &self,
-        tenant: &TenantId,
-        endpoint: Option<EndpointId>,
-        filter: &Filter,
-        mut cursor: Option<Cursor>,
-        now: Timestamp,
-    ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
-        let end = Instant::now() + TIME / 4;
-        let shards = self.endpoints.shards(tenant, endpoint).await?;
-        let mut ids = Vec::new();
-        loop {
-            let page = self.log.search(tenant, &shards, filter, cursor.as_ref(), PAGE, now).await?;
-            let has_ended = |delivery: &&Delivery| {
-                let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
-                has_ended && delivery.erased_at.is_none() && !delivery.needs_payload()
-            };
-            ids.extend(page.deliveries.iter().filter(has_ended).map(|delivery| delivery.id));
-            cursor = page.next;
-            if cursor.is_none() || ids.len() + PAGE > MOST || Instant::now() >= end {
-                return Ok((ids, cursor));
-            }
-        }
-    }
-
-    /// Returns those of the job's deliveries that were found in time, and the cursor for continuing.
-    async fn of_job(
-        &self,
-        tenant: &TenantId,
-        job: String,
-        mut cursor: Option<Cursor>,
-        now: Timestamp,
-    ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
-        let (end, filter) = (Instant::now() + TIME, Filter { job_id: Some(job), ..Filter::default() });
-        let shards = self.endpoints.shards(tenant, None).await?;
-        let mut ids = Vec::new();
-        loop {
-            let page = self.log.search(tenant, &shards, &filter, cursor.as_ref(), PAGE, now).await?;
-            if page.deliveries.iter().any(Delivery::needs_payload) {
-                return Err(Error::Conflict(Conflict::DeliveryPending));
-            }
-            ids.extend(page.deliveries.iter().map(|delivery| delivery.id));
-            cursor = page.next;
-            if cursor.is_none() || Instant::now() >= end {
-                return Ok((ids, cursor));
-            }
-        }
-    }
+    Ok(Erased { success: true, message, erased: erased.count, next_cursor: erased.next.map(Into::into) })
 }

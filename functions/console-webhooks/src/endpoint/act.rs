@@ -7,12 +7,12 @@ use common::{
     error::{Error, Result},
     http::{
         Call, Reply, Typed,
-        page::{Page, TICKED},
+        page::{Form, Page, TICKED},
     },
     id::{EndpointId, TenantId},
     issue::Problem,
     patch::Patch,
-    presentation::times,
+    presentation::times::{self, moment},
     timestamp::Timestamp,
     webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName},
 };
@@ -23,23 +23,31 @@ use super::{
     forms::Refused,
     page::{after, id, page},
 };
-use crate::{app::App, numbers::is_gone, settings::Settings, verify};
+use crate::{
+    app::App,
+    numbers::{counted, is_gone},
+    settings::Settings,
+    verify,
+};
 
 /// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
 pub(super) const FIELDS: [(&str, &str); 13] = [
     ("id", "The id of the endpoint."),
-    ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `end`, `recover` or `delete`."),
+    (
+        "action",
+        "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `end`, `recover`, `erase` or `delete`.",
+    ),
     (
         "sure",
-        "`delete`: `yes` from the checkbox that confirms the deletion. `recover` and `activate`: `yes` from the \
+        "`delete` and `erase`: `yes` from the checkbox that confirms it. `recover` and `activate`: `yes` from the \
          confirmation page.",
     ),
     (
         "since",
-        "`recover`: the start of the period; only deliveries that were created at this time or later are \
-               recovered.",
+        "`recover` and `erase`: the start of the period; only deliveries that were created at this time or later are \
+         meant.",
     ),
-    ("until", "`recover`: the end of the period. The default is now."),
+    ("until", "`recover` and `erase`: the end of the period. The default is now."),
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
@@ -66,6 +74,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
         "edit" => edit(&app, tenant, id, &form).await,
         "rotate" => rotate(&app, tenant, id, &form).await,
         "end" => end(&app, tenant, id).await,
+        "erase" if form.get("sure") == TICKED => erase(&app, tenant, id, &form).await,
         "delete" if form.get("sure") == TICKED => delete(&app, tenant, id).await,
         _ => app.endpoints.require(tenant, id).await.map(|()| after(id, "")),
     };
@@ -197,6 +206,31 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
 async fn end(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     change(app, tenant, id, Change { overlap: Some(Duration::ZERO), ..Change::default() }).await?;
     Ok(after(id, "saved"))
+}
+
+/// Erases the payloads of a period. The page repeats the form if there are more of them than a call erases.
+async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    let (since, until) = form.clone().without_empty().read(|fields| {
+        let (since, until) = (fields.text("since", moment), fields.optional_text("until", moment));
+        Ok((since?, until?))
+    })?;
+    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, None).await?;
+    let console = app.console(tenant, "/console").await?;
+    let content = html! {
+        p { (counted(erased.count, "payload", "payloads")) " erased." }
+        @if erased.next.is_some() {
+            (Form {
+                to: &format!("/console/endpoints/{id}"),
+                action: "erase",
+                button: "Erase the rest",
+                is_danger: true,
+                hidden: &[("since", form.get("since")), ("until", form.get("until")), ("sure", TICKED)],
+                ..Form::default()
+            })
+        }
+        p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }
+    };
+    Ok(Page::new("Payloads erased", content).done().within(console).into())
 }
 
 async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {

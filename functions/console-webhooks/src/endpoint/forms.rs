@@ -43,6 +43,7 @@ pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: 
             (edit(endpoint, refusal("edit")))
             (rotate(app, endpoint, refusal("rotate").map(|refused| &refused.error), now))
             (since(refusal("recover").map(|refused| &refused.error), now))
+            (erase(refusal("erase").map(|refused| &refused.error), now))
             (delete(app, known, refusal("delete").map(|refused| &refused.error)))
         }
     }
@@ -171,6 +172,31 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
                         &[("both", "Failed and held"), ("failed", "Failed"), ("held", "Held"), ("pending", "Pending")],
                         "both",
                     ),
+                ],
+                error,
+                ..Form::default()
+            })
+        }
+    }
+}
+
+fn erase(error: Option<&Error>, now: Timestamp) -> Markup {
+    let day = times::local(chart::since(now));
+    html! {
+        details open[error.is_some()] {
+            summary { "Erase payloads" }
+            p {
+                "The payloads and responses of ended deliveries are erased. The deliveries stay in the list with their \
+                 attempts, but can no longer be resent. Pending and held deliveries are left out."
+            }
+            (Form {
+                action: "erase",
+                button: "Erase payloads",
+                is_danger: true,
+                fields: &[
+                    Field::moment("since", "Created since (UTC)", &day),
+                    Field::moment("until", "Until (UTC)", "").optional(),
+                    Field::tick("sure", "Yes, erase them"),
                 ],
                 error,
                 ..Form::default()

@@ -39,7 +39,7 @@ const LABELS: [(&str, &str); 24] = [
 ];
 
 /// The buttons of the forms, by the beginning of the page's path and the value of `action`.
-const BUTTONS: [(&str, &str, &str); 21] = [
+const BUTTONS: [(&str, &str, &str); 22] = [
     ("/console/endpoints/new", "", "Add endpoint"),
     ("/console/endpoints/", "test", "Send test event"),
     ("/console/endpoints/", "activate", "Enable endpoint"),
@@ -48,6 +48,7 @@ const BUTTONS: [(&str, &str, &str); 21] = [
     ("/console/endpoints/", "rotate", "Rotate secret"),
     ("/console/endpoints/", "end", "End the old secret now"),
     ("/console/endpoints/", "recover", "Recover deliveries"),
+    ("/console/endpoints/", "erase", "Erase payloads"),
     ("/console/endpoints/", "delete", "Delete endpoint"),
     ("/console/deliveries", "resend", "Resend"),
     ("/console/deliveries/", "erase", "Erase payload"),

@@ -291,3 +291,28 @@ async fn the_ended_deliveries_of_a_period_are_erased() {
         assert_eq!(refused.issues().iter().map(|(path, _)| *path).collect::<Vec<_>>(), [field], "{fields}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_erases_the_payloads_of_a_period() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    for (job, ago, status) in
+        [("new", SECOND, Status::Delivered), ("failed", SECOND * 2, Status::Failed), ("old", HOUR * 30, Status::Failed)]
+    {
+        let body = json!({"result": SECRET}).to_string();
+        book.write_one(&tenant, Draft::to(&endpoint, book.ago(ago), job).status(status).body(&body)).await;
+    }
+    let (browser, path) = (Browser::new(&world, &tenant.cookie), format!("/console/endpoints/{endpoint}"));
+    let page = browser.open(&path).await;
+    let since = book.ago(HOUR).to_string();
+    let typed = [("since", &since[..16]), ("sure", "yes")];
+    let refused = browser.press(&path, &page, "Erase payloads", &typed[..1]).await;
+    assert!(!refused.page().contains("payloads erased"), "the box is not ticked");
+    let erased = browser.press(&path, &page, "Erase payloads", &typed).await;
+    assert!(erased.page().contains("2 payloads erased."));
+    let log = world.log(&tenant.id).await;
+    let left: Vec<_> = log.iter().filter(|one| one.erased_at.is_none()).map(|one| one.job_id.as_str()).collect();
+    assert_eq!(left, ["old"]);
+}
