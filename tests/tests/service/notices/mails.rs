@@ -37,6 +37,8 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         "Description: <ours>\n",
         &format!("First permanent failure: {}\n", since.readable()),
         "Failed deliveries: 3 or more\n",
+        "Last failed job: 3\n",
+        "Last failed delivery: ",
         "Last error: HTTP 503. The receiver reported a server error.\n",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
         "disables the endpoint",
@@ -55,13 +57,14 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_email_names_the_cause_without_the_url_of_a_redirect() {
-    for (url, error) in [
-        ("http://127.0.0.1:1/", "Last error: Connection failed. The connection was refused."),
-        ("", "Last error: HTTP 302. The receiver redirected the request. Redirects are not followed."),
+    for (url, status, error) in [
+        ("http://127.0.0.1:1/", 0, "Last error: Connection failed. The connection was refused."),
+        ("", 302, "Last error: HTTP 302. The receiver redirected the request. Redirects are not followed."),
+        ("", 413, "Last error: HTTP 413. The receiver accepts no body of this size (1 KB). Raise its limit"),
     ] {
         let (world, tenant) = impatient().await;
-        let redirecting = Receiver::scripted(&[(302, &[("location", "https://example.com/canary")])]).await;
-        let url = if url.is_empty() { redirecting.url("/") } else { url.to_owned() };
+        let receiver = Receiver::scripted(&[(status, &[("location", "https://example.com/canary")])]).await;
+        let url = if url.is_empty() { receiver.url("/") } else { url.to_owned() };
         world.endpoint(&tenant, &url, "s").await;
         world.deliver(event(&tenant.id, "1")).await;
         sweep(&world, later(0)).await;
