@@ -41,6 +41,12 @@ const HEADERS: [(&str, &str); 6] = [
     ("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
 ];
 
+/// The headers that only some requests have.
+const OPTIONAL_HEADERS: [(&str, &str); 2] = [
+    ("x-event-payload", "`thin` for an event without its results; otherwise absent."),
+    ("traceparent", "The position of the job in a trace (W3C Trace Context), if the job event has one."),
+];
+
 /// The requests that are sent to receivers.
 fn webhooks() -> Value {
     json!({
@@ -138,12 +144,15 @@ fn request(name: &str, summary: &str, properties: &Value, required: &[&str], res
             "schema": { "type": "string" },
         })
     });
+    let optional = OPTIONAL_HEADERS.map(|(name, description)| {
+        json!({ "name": name, "in": "header", "description": description, "schema": { "type": "string" } })
+    });
     json!({ "post": {
         "operationId": name,
         "summary": summary,
         // Receivers verify the signatures instead.
         "security": [],
-        "parameters": headers,
+        "parameters": headers.into_iter().chain(optional).collect::<Vec<_>>(),
         "requestBody": { "required": true, "content": { "application/json": { "schema": {
             "type": "object",
             "properties": properties,

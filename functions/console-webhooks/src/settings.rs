@@ -73,7 +73,7 @@ impl Settings {
             let headers = fields.optional_text("headers", headers);
             let events = chosen(form, fields);
             let workflows = fields.optional_text("workflows", workflows);
-            let max_concurrent = fields.optional_text("max_concurrent", Concurrency::parse);
+            let max_concurrent = fields.optional_text("max_concurrent", ceiling);
             let payload = fields.optional_text("payload", parse_name::<PayloadForm>);
             Ok(Self {
                 url: url?,
@@ -83,7 +83,7 @@ impl Settings {
                     events: events?,
                     workflows: workflows?.flatten(),
                     payload: payload?.filter(|form| *form != PayloadForm::Full),
-                    max_concurrent: max_concurrent?,
+                    max_concurrent: max_concurrent?.flatten(),
                     keep_payload: (form.get("keep_payload") == "false").then_some(false),
                 },
             })
@@ -118,6 +118,11 @@ fn workflows(text: &str) -> Result<Option<WorkflowFilter>, Vec<Problem>> {
         Some(problem) => Err(vec![problem]),
         None => Ok((!names.is_empty()).then(|| names.into_iter().collect())),
     }
+}
+
+/// Parses a ceiling; `None` if the field was left empty.
+fn ceiling(text: &str) -> Result<Option<Concurrency>, Vec<Problem>> {
+    if text.trim().is_empty() { Ok(None) } else { Concurrency::parse(text).map(Some) }
 }
 
 /// Parses headers, one per line: `name: value`.

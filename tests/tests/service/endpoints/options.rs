@@ -297,6 +297,26 @@ async fn the_console_sets_options_and_ends_an_old_secret() {
         .await;
     assert!(refused.page().contains("Must be a whole number from 1 to 100"));
 
+    // An untouched form submits every field.
+    let blank = [
+        ("url", "https://example.com"),
+        ("description", ""),
+        ("workflows", ""),
+        ("payload", "full"),
+        ("keep_payload", "true"),
+        ("max_concurrent", ""),
+        ("headers", ""),
+        ("completed", "yes"),
+        ("failed", "yes"),
+    ];
+    browser.press(&path, &page, "Save changes", &blank).await;
+    let endpoint = world.only_endpoint(&tenant).await;
+    assert!(
+        ["payload", "keep_payload", "max_concurrent"].iter().all(|name| endpoint.get(name).is_none()),
+        "{endpoint}"
+    );
+
+    let page = browser.open(&path).await;
     browser.press(&path, &page, "Rotate secret", &[("overlap", "604800")]).await;
     assert!(world.only_endpoint(&tenant).await["previous_secret_expires_at"].is_string());
     let page = browser.open(&path).await;
