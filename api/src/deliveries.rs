@@ -241,7 +241,8 @@ pub struct Erased {
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["1 delivery erased"]))]
     pub message: String,
-    /// The number of deliveries that are now erased, including those erased by earlier calls.
+    /// The number of deliveries that are now erased, including those erased by earlier calls; for a period, only those of
+    /// the last hour.
     pub erased: usize,
     /// The `cursor` for the next call, which erases older deliveries of the job; absent if none are left.
     #[serde(skip_serializing_if = "Option::is_none")]

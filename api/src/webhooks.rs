@@ -193,7 +193,7 @@ macro_rules! endpoint_options {
                 field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
                 create: "`full` sends the whole event. `thin` sends it with the members `result`, `error` and \
                          `mapped_stack` null, and with the header `x-event-payload: thin`: your receiver fetches the \
-                         results with `deliveries/get`. The default, also for `null`, is `full`.",
+                         results with `deliveries/get`, which needs the payload to be kept. The default, also for `null`, is `full`.",
                 update: "The form of the payload in attempts from now on: `full`, or `thin` for events whose `result`, \
                          `error` and `mapped_stack` are null. `null` selects `full`.",
             }

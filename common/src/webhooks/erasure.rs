@@ -1,8 +1,11 @@
 //! Erases deliveries' payloads and receivers' responses, for the routes and pages that do so.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 
 use super::{
     delivery::{Delivery, DeliveryId, Status},
@@ -18,10 +21,10 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The maximum time that a call spends searching, well below API Gateway's timeout: to erase what it has found may take
-/// several times as long.
+/// The maximum time that a call spends searching, well below API Gateway's timeout.
 const TIME: Duration = Duration::from_secs(8);
-const TIME_IN_PERIOD: Duration = Duration::from_secs(2);
+/// The time in which a repeated call erases a period's deliveries again.
+const REPEATED: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of deliveries per search page.
 const PAGE: usize = 500;
 /// The maximum number of a period's deliveries that a call erases.
@@ -67,7 +70,8 @@ impl Erasure<'_> {
     }
 
     /// Erases the deliveries of a period that have ended, all or those to an endpoint, starting at the cursor. Leaves out
-    /// those that have been erased, and those that are resent meanwhile.
+    /// those that are resent meanwhile, and those that were erased more than an hour ago: a more recent call may have
+    /// been interrupted, and is repeated.
     pub async fn of_period(
         self,
         endpoint: Option<EndpointId>,
@@ -76,13 +80,40 @@ impl Erasure<'_> {
         cursor: Option<Cursor>,
     ) -> Result<Erased> {
         let filter = Filter { since, until, ..Filter::default() };
-        let (ids, next) = self
-            .search(endpoint, &filter, cursor, (TIME_IN_PERIOD, MOST), |delivery| {
-                let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
-                Ok(has_ended && delivery.erased_at.is_none() && !delivery.needs_payload())
-            })
-            .await?;
-        self.erase(ids, true, next).await
+        let is_wanted = |delivery: &Delivery| {
+            let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
+            let is_left = delivery.erased_at.is_none_or(|at| self.now.since(at) < REPEATED);
+            Ok(has_ended && is_left && !delivery.needs_payload())
+        };
+        let (end, mut count, mut next) = (Instant::now() + TIME, 0, cursor);
+        // Page by page, so that an interrupted call has finished all but the last.
+        loop {
+            let (ids, more) = self.search(endpoint, &filter, next.take(), (Duration::ZERO, PAGE), is_wanted).await?;
+            let erased = self.erase(ids, true, more).await?;
+            count += erased.count;
+            next = erased.next;
+            if next.is_none() || count + PAGE > MOST || Instant::now() >= end {
+                return Ok(Erased { count, next });
+            }
+        }
+    }
+
+    /// Erases what the log still has of a delivery, if its endpoint does not keep it. A payload that it shares stays if
+    /// another delivery needs it, or may be about to.
+    pub async fn of_unkept(self, delivery: &Delivery) -> Result<()> {
+        let Self { endpoints, log, tenant, now } = self;
+        if delivery.erased_at.is_none() {
+            return Ok(());
+        }
+        // An earlier try may have written the payload before the endpoint's log was spread over more shards.
+        for shard in BTreeSet::from([0, delivery.id.shard]) {
+            log.erase_details(tenant, &DeliveryId { shard, ..delivery.id }).await?;
+        }
+        if delivery.is_shared && !log.is_relied_on(tenant, delivery, now).await? {
+            let shards = endpoints.shards(tenant, None).await?;
+            log.erase_shared(tenant, std::slice::from_ref(delivery), &shards).await?;
+        }
+        Ok(())
     }
 
     /// Finds deliveries until there are no more, or the time or the number is reached.
@@ -117,14 +148,18 @@ impl Erasure<'_> {
             erased => erased.map(Some),
         });
         let calls: Vec<_> = calls.collect();
-        let erased: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let erased: Vec<_> = erased.into_iter().flatten().collect();
+        let all: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
+        let (erased, failed): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+        let erased: Vec<_> = erased.into_iter().flatten().flatten().collect();
         let count = erased.len();
         let sharing: Vec<_> = erased.into_iter().flatten().collect();
         if !sharing.is_empty() {
             let shards = endpoints.shards(tenant, None).await?;
             log.erase_shared(tenant, &sharing, &shards).await?;
         }
-        Ok(Erased { count, next })
+        match failed.into_iter().find_map(Result::err) {
+            Some(error) => Err(error),
+            None => Ok(Erased { count, next }),
+        }
     }
 }

@@ -177,6 +177,18 @@ pub(crate) fn stored(endpoint: &EndpointView) -> Typed {
     Typed::of(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).chain(ticked))
 }
 
+/// The options that have been chosen, with their names, for the page.
+pub(crate) fn shown(endpoint: &EndpointView) -> Vec<(&'static str, String)> {
+    let Options { workflows, payload, keep_payload, max_concurrent, .. } = &endpoint.options;
+    let chosen = [
+        ("Workflows", workflows.as_ref().map(|all| all.names().collect::<Vec<_>>().join(", "))),
+        ("Payload", (*payload == Some(PayloadForm::Thin)).then(|| "Thin: without result, error and stack".to_owned())),
+        ("Payloads", (*keep_payload == Some(false)).then(|| "Erased after each success".to_owned())),
+        ("Requests at a time", max_concurrent.map(|ceiling| format!("At most {}", ceiling.get()))),
+    ];
+    chosen.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
 /// The form of an endpoint's settings.
 pub(crate) struct Shown<'a> {
     pub(crate) values: &'a Typed,

@@ -28,6 +28,8 @@ use common::{
             retry_schedule,
         },
         endpoints::{Endpoint, Endpoints, disable_after},
+        erasure::Erasure,
+        event::PayloadForm,
         log::Log,
     },
 };
@@ -216,9 +218,7 @@ impl App {
                     // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
-                    if was.erased_at.is_some() {
-                        self.log.erase_details(tenant, &id).await?;
-                    }
+                    self.forget(tenant, &was, now).await?;
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
@@ -234,6 +234,7 @@ impl App {
                     }
                 }
                 self.follow(tenant, &after, endpoint, true, now).await?;
+                self.forget(tenant, &after, now).await?;
                 return Ok(Break(verdict(done, Some(&after))));
             }
             let current = self.log.known(tenant, &[id]).await?.remove(&id);
@@ -253,10 +254,18 @@ impl App {
         let after = before.after(&attempt, &self.schedule, random::fraction, now);
         match (after.status, endpoint) {
             (Status::Delivered, Some(endpoint)) if !endpoint.keeps_payloads() => after.erased(now),
+            (Status::Delivered, Some(endpoint)) => {
+                Delivery { is_thin: endpoint.payload_form() == PayloadForm::Thin, ..after }
+            }
             // The endpoint was deleted, so the delivery cannot be received again.
             (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
             _ => after,
         }
+    }
+
+    /// Erases what the log has of a delivery whose endpoint does not keep it.
+    async fn forget(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
+        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.of_unkept(delivery).await
     }
 
     async fn follow(

@@ -37,6 +37,7 @@ use common::{
         delivery::{AttemptResult, Delivery, DueAttempt, Parked, SHARDS, Status, retry_schedule},
         drains::Drains,
         endpoints::{Endpoints, Health, HoldFor, disable_after},
+        erasure::Erasure,
         log::{Log, Row, Shared},
         queue::Queues,
     },
@@ -286,7 +287,11 @@ impl Ledger {
 
     fn after(&self, before: &Delivery, ended: &Ended, now: Timestamp) -> Delivery {
         let after = before.after(&ended.result, &self.schedule, random::fraction, now);
-        if after.status == Status::Delivered && !ended.due.keeps_payload() { after.erased(now) } else { after }
+        match after.status {
+            Status::Delivered if !ended.due.keeps_payload() => after.erased(now),
+            Status::Delivered => Delivery { is_thin: ended.due.is_thin(), ..after },
+            _ => after,
+        }
     }
 
     /// Writes rows, each for the entry with the given number.
@@ -314,7 +319,7 @@ impl Ledger {
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, .. } = ended;
         let due_row = matches!(plan, Plan::Begin { due_row: true, .. } | Plan::Advance { due_row: true });
         let rows = match plan {
-            Plan::LogSuccess => vec![log.delivered_row(tenant, after, payload, now)],
+            Plan::LogSuccess => log.delivered_rows(tenant, after, payload, now),
             Plan::Begin { payload_in_state: false, .. } if !after.is_shared => {
                 log.payload_rows(tenant, &after.id, payload, now)
             }
@@ -388,6 +393,8 @@ impl Ledger {
                     common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
                     metrics::count("LogWriteFailed");
                 }
+                // An earlier process, or this one after a second, may have written the payload.
+                self.forget(tenant, after, now).await?;
                 return Ok(Next::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
@@ -399,6 +406,7 @@ impl Ledger {
                 None => return Ok(Next::Nothing),
             },
         };
+        self.forget(tenant, &after, now).await?;
         let attempts = after.attempts;
         match after.status {
             Status::Pending if after.is_parked => {
@@ -409,7 +417,7 @@ impl Ledger {
                 let soon = DueAttempt::soon(tenant, &after, now);
                 return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
             }
-            Status::Delivered => self.log.forget_unkept(tenant, &after, &payload.body).await?,
+            Status::Delivered => self.log.forget_large(tenant, &after, &payload.body).await?,
             Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
@@ -427,11 +435,17 @@ impl Ledger {
         is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
-        if delivery.erased_at.is_some() {
-            self.log.erase_details(tenant, &delivery.id).await?;
+        self.forget(tenant, delivery, now).await?;
+        if delivery.status != Status::Failed {
+            return Ok(());
         }
         let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);
         self.recorder.clone().within(following).await
+    }
+
+    /// Erases what the log has of a delivery whose endpoint does not keep it.
+    async fn forget(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
+        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.of_unkept(delivery).await
     }
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so

@@ -111,6 +111,11 @@ impl Due {
         self.endpoint.as_ref().map_or(PayloadForm::Full, |endpoint| endpoint.payload_form())
     }
 
+    /// Whether the receiver gets the event without its results.
+    pub(crate) fn is_thin(&self) -> bool {
+        self.payload.body.in_form(self.form()).1 == PayloadForm::Thin
+    }
+
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
     /// it is waiting to be received or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
@@ -150,7 +155,7 @@ impl Ended {
     /// Whether storing this result writes a large body.
     pub(crate) fn is_heavy(&self) -> bool {
         let is_delivered = matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)));
-        !is_delivered && !self.due.is_stored && self.due.payload.body.len() > HELD_WITH_STATE
+        (!is_delivered || self.due.is_thin()) && !self.due.is_stored && self.due.payload.body.len() > HELD_WITH_STATE
     }
 
     pub(crate) fn stored_to(self, stored: oneshot::Sender<bool>) -> Self {

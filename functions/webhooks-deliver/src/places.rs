@@ -35,7 +35,7 @@ pub(crate) struct Places {
     all: Arc<Semaphore>,
     each: usize,
     tenants: Known<TenantId>,
-    endpoints: Arc<Known<EndpointId>>,
+    endpoints: Arc<Known<(EndpointId, usize)>>,
 }
 
 /// The places of those that have attempts in progress, or recently had some, and their number.
@@ -64,7 +64,8 @@ impl Places {
         if Instant::now() >= last_start {
             return None;
         }
-        let ceiling = to.and_then(|it| Some(of(&self.endpoints, it.id, it.ceiling()?)));
+        let bound = |it: &Endpoint, most| of(&self.endpoints, (it.id, most), most);
+        let ceiling = to.and_then(|it| Some(bound(it, it.ceiling()?)));
         let (own, all) = (of(&self.tenants, tenant.clone(), self.each), Arc::clone(&self.all));
         let both = pin!(async {
             // The semaphores are never closed.
@@ -82,12 +83,7 @@ fn of<T: Eq + Hash>(known: &Known<T>, holder: T, places: usize) -> Arc<Semaphore
     if known.len() >= KNOWN && !known.contains_key(&holder) {
         known.retain(|_, (most, free)| free.available_permits() < *most);
     }
-    let new = || (places, Arc::new(Semaphore::new(places)));
-    let entry = known.entry(holder).or_insert_with(new);
-    if entry.0 != places {
-        // The number has changed. Attempts in progress keep their old places.
-        *entry = new();
-    }
+    let entry = known.entry(holder).or_insert_with(|| (places, Arc::new(Semaphore::new(places))));
     Arc::clone(&entry.1)
 }
 

@@ -52,6 +52,8 @@ pub struct Delivery {
     pub pull: Option<Pull>,
     /// Whether the payload is stored once for all deliveries of the event, instead of with this one.
     pub is_shared: bool,
+    /// Whether the receiver got the event without its results, so that it may fetch the payload after a success.
+    pub is_thin: bool,
     /// When the payload and the responses were erased.
     pub erased_at: Option<Timestamp>,
 }
@@ -116,6 +118,7 @@ impl Delivery {
             fails_at: fails_at(Timestamp::from_millisecond(id.at.get())),
             pull: None,
             is_shared: false,
+            is_thin: false,
             erased_at: None,
         }
     }

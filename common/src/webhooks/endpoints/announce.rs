@@ -88,7 +88,7 @@ impl Notice {
             failed: failures.count,
             at: self.at,
             delivery_id: newest.map(|delivery| delivery.id.to_string()),
-            job_id: newest.map(|delivery| delivery.job_id.as_str()),
+            job_id: newest.filter(|delivery| delivery.event.is_of_a_job()).map(|delivery| delivery.job_id.as_str()),
             workflow: newest.and_then(|delivery| delivery.workflow.as_deref()),
             outcome: newest.and_then(|delivery| delivery.last_attempt.as_ref()).map(|attempt| attempt.outcome.as_ref()),
         };

@@ -50,7 +50,7 @@ impl WorkflowFilter {
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let text = text.trim();
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
-        if text.chars().any(char::is_control) {
+        if text.chars().any(::text::is_control) {
             problems.push(Problem::format("Must not contain control characters"));
         }
         problems.extend(Problem::invisible(text));

@@ -88,7 +88,8 @@ impl Log {
         batch_write(&self.dynamodb, &self.table, writes.collect::<Result<Vec<_>>>()?, ERASING).await
     }
 
-    async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {
+    /// Whether the payload that the delivery shares was stored so recently that another delivery may be about to need it.
+    pub async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {
         let shared = if delivery.is_shared { self.apart(tenant, delivery).await? } else { None };
         let stored_at = shared.and_then(|item| Record::new("payload", &item).optional_time(SHARED_AT));
         Ok(stored_at.is_some_and(|at| now < at.after(RELIED_ON)))

@@ -189,9 +189,7 @@ impl Log {
         self.put_all(earlier).await?;
         let update = self.attempted(tenant, after).only_if(LEASE.equals(text(lease.id)).and(LEASE_ENDS.exists()));
         let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
-        if is_settled && after.erased_at.is_some() {
-            self.erase_details(tenant, &after.id).await?;
-        } else if is_settled && after.status == Status::Delivered && !after.is_shared {
+        if is_settled && after.status == Status::Delivered && !after.is_shared && !after.is_thin {
             self.forget_large_apart(tenant, &after.id).await?;
         }
         Ok(is_settled)

@@ -62,6 +62,22 @@ impl Log {
         Row(item)
     }
 
+    /// Builds the rows of a delivery that succeeded immediately. The payload of a thin one is kept in any case, if it is
+    /// too large for the state in rows of its own.
+    #[must_use]
+    pub fn delivered_rows(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        payload: &Payload,
+        now: Timestamp,
+    ) -> Vec<Row> {
+        let state = self.delivered_row(tenant, delivery, payload, now);
+        let is_apart = delivery.is_thin && delivery.erased_at.is_none() && payload::stored_bytes(&state.0) == 0;
+        let apart = if is_apart { self.payload_rows(tenant, &delivery.id, payload, now) } else { Vec::new() };
+        apart.into_iter().chain([state]).collect()
+    }
+
     /// Builds the row with the first state of a delivery that did not succeed immediately, and with its payload, unless
     /// the payload has a separate row. A delivery that is held immediately has only this row.
     #[must_use]
@@ -245,13 +261,10 @@ impl Log {
         update.send(&self.dynamodb, "resending a delivery").await
     }
 
-    /// Deletes the payload of a successful delivery, if it is not kept, or too large to be kept.
-    pub async fn forget_unkept(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
-        if delivery.erased_at.is_some() {
-            return self.erase_details(tenant, &delivery.id).await;
-        }
+    /// Deletes the payload of a successful delivery, if it is too large to be kept.
+    pub async fn forget_large(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
         let is_small = || Packed::new(body, 0).len() <= self.kept_payload_bytes;
-        if delivery.is_shared || body.len() <= self.kept_payload_bytes || is_small() {
+        if delivery.is_thin || delivery.is_shared || body.len() <= self.kept_payload_bytes || is_small() {
             return Ok(());
         }
         self.forget_large_apart(tenant, &delivery.id).await
@@ -315,7 +328,9 @@ impl Log {
         let shared = if delivery.is_shared { self.apart(tenant, &delivery).await? } else { None };
         let item = shared.or_else(|| found.remove(&apart)).unwrap_or(state);
         // After a success, a payload that is too large counts as deleted, even if a crash prevented its deletion.
-        let is_kept = delivery.status != Status::Delivered || payload::stored_bytes(&item) <= self.kept_payload_bytes;
+        let is_kept = delivery.status != Status::Delivered
+            || delivery.is_thin
+            || payload::stored_bytes(&item) <= self.kept_payload_bytes;
         let payload = if is_kept { payload::read(id.destination, &self.whole(item).await?)? } else { None };
         Ok(Some((delivery, payload)))
     }
@@ -378,6 +393,7 @@ impl Log {
             (ATTEMPTS, number(delivery.attempts.into())),
         ]);
         set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
+        set.extend(delivery.is_thin.then(|| (THIN, boolean(true))));
         set.extend(delivery.erased_at.map(|at| (ERASED_AT, number(at.as_millisecond()))));
         set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
         self.item(state_key(tenant, &delivery.id), set, now)
@@ -391,6 +407,7 @@ impl Log {
             .replace(&PASSING, standing(tenant, after))
             .set(ATTEMPTS, number(after.attempts.into()))
             .replace(&[LAST, EARLIER], attempts);
+        let update = update.set_all(after.is_thin.then(|| (THIN, boolean(true))));
         match after.erased_at {
             None => update,
             Some(at) => update.set(ERASED_AT, number(at.as_millisecond())).remove(payload::ATTRIBUTES),

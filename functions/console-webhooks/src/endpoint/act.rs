@@ -14,7 +14,9 @@ use common::{
     patch::Patch,
     presentation::times::{self, moment},
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName},
+    webhooks::{
+        delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName, log::search::Cursor,
+    },
 };
 use maud::html;
 
@@ -31,7 +33,7 @@ use crate::{
 };
 
 /// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
-pub(super) const FIELDS: [(&str, &str); 13] = [
+pub(super) const FIELDS: [(&str, &str); 14] = [
     ("id", "The id of the endpoint."),
     (
         "action",
@@ -48,6 +50,7 @@ pub(super) const FIELDS: [(&str, &str); 13] = [
          meant.",
     ),
     ("until", "`recover` and `erase`: the end of the period. The default is now."),
+    ("cursor", "`erase`: the place where an erasure that was too long for one call continues."),
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
@@ -175,7 +178,10 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     if !is_done && form.get("revision") != endpoint.revision.to_string() {
         return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
     }
-    if !is_done {
+    if is_done {
+        // The form may have been opened again, to end the old secret earlier.
+        change(app, tenant, id, Change { overlap: Some(overlap), ..Change::default() }).await?;
+    } else {
         let rotation = Change {
             signing_secret: Some(secret.clone()),
             overlap: Some(overlap),
@@ -210,21 +216,27 @@ async fn end(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
 
 /// Erases the payloads of a period. The page repeats the form if there are more of them than a call erases.
 async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
-    let (since, until) = form.clone().without_empty().read(|fields| {
+    let (since, until, cursor) = form.clone().without_empty().read(|fields| {
         let (since, until) = (fields.text("since", moment), fields.optional_text("until", moment));
-        Ok((since?, until?))
+        let cursor = fields.optional_text("cursor", Cursor::parse);
+        Ok((since?, until?, cursor?))
     })?;
-    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, None).await?;
+    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, cursor).await?;
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         p { (counted(erased.count, "payload", "payloads")) " erased." }
-        @if erased.next.is_some() {
+        @if let Some(cursor) = &erased.next {
             (Form {
                 to: &format!("/console/endpoints/{id}"),
                 action: "erase",
                 button: "Erase the rest",
                 is_danger: true,
-                hidden: &[("since", form.get("since")), ("until", form.get("until")), ("sure", TICKED)],
+                hidden: &[
+                    ("since", form.get("since")),
+                    ("until", form.get("until")),
+                    ("cursor", cursor.as_str()),
+                    ("sure", TICKED),
+                ],
                 ..Form::default()
             })
         }

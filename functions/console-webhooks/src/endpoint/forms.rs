@@ -106,6 +106,7 @@ fn changed(endpoint: &EndpointView) -> Markup {
                     @match &endpoint.options.description { Some(text) => bdi { (visible(text.as_str())) }, None => "none" }
                 }
                 li { "Events: " (events(endpoint)) }
+                @for (name, value) in settings::shown(endpoint) { li { (name) ": " bdi { (visible(&value)) } } }
                 @if !endpoint.header_names.is_empty() { li { "Headers: " (endpoint.header_names.join(", ")) } }
             }
         }

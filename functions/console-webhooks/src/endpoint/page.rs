@@ -15,7 +15,6 @@ use common::{
     webhooks::{
         delivery::Status,
         endpoints::{EndpointView, Kind, LastError},
-        event::PayloadForm,
         log::{count::Bound, search::Filter},
     },
 };
@@ -33,7 +32,7 @@ use crate::{
     deliveries::{self, Of, short},
     live,
     numbers::{Known, held_word},
-    settings::events,
+    settings::{self, events},
 };
 
 /// The number of latest deliveries to show.
@@ -163,21 +162,9 @@ fn facts(endpoint: &EndpointView, now: Timestamp) -> Markup {
             dd .mono.whole { (endpoint.id) }
             dt { "Events" }
             dd { (events(endpoint)) }
-            @if let Some(workflows) = &endpoint.options.workflows {
-                dt { "Workflows" }
-                dd { bdi .lines { (visible(&workflows.names().collect::<Vec<_>>().join(", "))) } }
-            }
-            @if endpoint.options.payload == Some(PayloadForm::Thin) {
-                dt { "Payload" }
-                dd { "Thin: without result, error and stack" }
-            }
-            @if endpoint.options.keep_payload == Some(false) {
-                dt { "Payloads" }
-                dd { "Erased after each success" }
-            }
-            @if let Some(ceiling) = endpoint.options.max_concurrent {
-                dt { "Requests at a time" }
-                dd { "At most " (ceiling.get()) }
+            @for (name, value) in settings::shown(endpoint) {
+                dt { (name) }
+                dd { bdi .lines { (visible(&value)) } }
             }
             @if !endpoint.header_names.is_empty() {
                 dt { "Headers" }

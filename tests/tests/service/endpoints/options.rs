@@ -79,6 +79,52 @@ async fn a_thin_endpoint_gets_events_without_results() {
     }
 }
 
+/// The receiver can fetch large results after its response.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thin_delivery_keeps_a_large_payload() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let mut random = fastrand::Rng::with_seed(1);
+    let noise: String = std::iter::repeat_with(|| random.alphanumeric()).take(500_000).collect();
+    for (job, script) in [("at once", &[][..]), ("later", &[(500, &[][..])][..])] {
+        let receiver = Receiver::scripted(script).await;
+        let id = create(&world, &tenant, &receiver.url("/"), json!({"payload": "thin"})).await;
+        let mut event = failed(&tenant, job);
+        event["result"] = noise.as_str().into();
+        world.deliver(event).await;
+        while world.log_of(&tenant.id, Status::Pending).await.len() + world.poll_due().await > 0 {}
+        let found = logged(&world, &tenant, job).await;
+        assert_eq!(found["delivery"]["status"], "delivered", "{job}");
+        assert!(found["payload"].as_str().is_some_and(|payload| payload.contains(&noise)), "{job}");
+        let period = json!({"since": "2026-01-01T00:00:00Z", "webhook_endpoint_id": id});
+        world.rpc(&tenant.key, "deliveries/erase", period).await.ok();
+        world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
+        assert!(!is_anything_left(&world).await, "{job}");
+    }
+}
+
+/// The payload was shared before its endpoints stopped keeping payloads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_payload_that_is_no_longer_kept_goes_with_the_last() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receivers = [Receiver::scripted(&[(500, &[])]).await, Receiver::scripted(&[(500, &[])]).await];
+    let mut ids = Vec::new();
+    for receiver in &receivers {
+        ids.push(create(&world, &tenant, &receiver.url("/"), json!({})).await);
+    }
+    let mut event = failed(&tenant, "j");
+    event["result"] = "x".repeat(2000).into();
+    world.deliver(event).await;
+    assert!(is_anything_left(&world).await);
+    for id in &ids {
+        update(&world, &tenant, id, json!({"keep_payload": false})).await.ok();
+    }
+    world.set_where("deliveries", |item| item.contains_key("shared_at"), &json!({"shared_at": 0})).await;
+    while world.log_of(&tenant.id, Status::Pending).await.len() + world.poll_due().await > 0 {}
+    assert!(!is_anything_left(&world).await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_form_at_the_time_of_an_attempt_counts() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
@@ -319,6 +365,12 @@ async fn the_console_sets_options_and_ends_an_old_secret() {
     let page = browser.open(&path).await;
     browser.press(&path, &page, "Rotate secret", &[("overlap", "604800")]).await;
     assert!(world.only_endpoint(&tenant).await["previous_secret_expires_at"].is_string());
+    // The same form again, for a leaked secret, ends it now.
+    browser.press(&path, &page, "Rotate secret", &[("overlap", "0")]).await;
+    assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);
+
+    let page = browser.open(&path).await;
+    browser.press(&path, &page, "Rotate secret", &[("overlap", "604800")]).await;
     let page = browser.open(&path).await;
     browser.press(&path, &page, "End the old secret now", &[]).await;
     assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);

@@ -507,6 +507,22 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.poll("deliveries").await;
 }
 
+/// A pull endpoint stops keeping payloads while a delivery with a shared payload waits.
+async fn payloads_are_no_longer_kept(world: &World, tenant: &tests::Tenant, endpoint: &Value) {
+    let mut unkept = event(&tenant.id, "unkept");
+    unkept["result"] = json!("x".repeat(1000));
+    world.deliver(unkept).await;
+    let change = json!({"id": endpoint["webhook_endpoint_id"], "keep_payload": false});
+    world.rpc(&tenant.key, "webhooks/update", change).await.ok();
+    world.set_where("deliveries", |item| item.contains_key("shared_at"), &json!({"shared_at": 0})).await;
+    let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint.clone()).await.ok()["deliveries"][0].clone();
+    let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 204});
+    world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
+    let mut period = endpoint.clone();
+    period["since"] = json!("2026-01-01T00:00:00Z");
+    world.rpc(&tenant.key, "deliveries/erase", period).await.ok();
+}
+
 /// A delivery for a pull endpoint is received, fails once, and is then delivered. The payload is too large to be kept.
 async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
@@ -532,6 +548,7 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     // The payload of several endpoints was stored a while ago.
     world.set_where("deliveries", |item| item.contains_key("shared_at"), &json!({"shared_at": 0})).await;
     world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "taken"})).await.ok();
+    payloads_are_no_longer_kept(world, tenant, &endpoint).await;
     let browser = Browser::new(world, &tenant.cookie);
     let page = browser.open(&format!("/console/endpoints/{}", text(&created["webhook_endpoint_id"]))).await;
     assert!(page.page().contains("0 to fetch"), "{page:?}");
