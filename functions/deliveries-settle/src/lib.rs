@@ -29,7 +29,6 @@ use common::{
         },
         endpoints::{Endpoint, Endpoints, disable_after},
         erasure::Erasure,
-        event::PayloadForm,
         log::Log,
     },
 };
@@ -253,10 +252,7 @@ impl App {
         let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
         let after = before.after(&attempt, &self.schedule, random::fraction, now);
         match (after.status, endpoint) {
-            (Status::Delivered, Some(endpoint)) if !endpoint.keeps_payloads() => after.erased(now),
-            (Status::Delivered, Some(endpoint)) => {
-                Delivery { is_thin: endpoint.payload_form() == PayloadForm::Thin, ..after }
-            }
+            (_, Some(endpoint)) => endpoint.kept(after, now),
             // The endpoint was deleted, so the delivery cannot be received again.
             (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
             _ => after,

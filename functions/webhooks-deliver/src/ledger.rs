@@ -285,13 +285,13 @@ impl Ledger {
         entries
     }
 
+    fn erasure<'a>(&'a self, tenant: &'a TenantId, now: Timestamp) -> Erasure<'a> {
+        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }
+    }
+
     fn after(&self, before: &Delivery, ended: &Ended, now: Timestamp) -> Delivery {
         let after = before.after(&ended.result, &self.schedule, random::fraction, now);
-        match after.status {
-            Status::Delivered if !ended.due.keeps_payload() => after.erased(now),
-            Status::Delivered => Delivery { is_thin: ended.due.is_thin(), ..after },
-            _ => after,
-        }
+        ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now))
     }
 
     /// Writes rows, each for the entry with the given number.
@@ -394,7 +394,7 @@ impl Ledger {
                     metrics::count("LogWriteFailed");
                 }
                 // An earlier process, or this one after a second, may have written the payload.
-                self.forget(tenant, after, now).await?;
+                self.erasure(tenant, now).of_unkept(after).await?;
                 return Ok(Next::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
@@ -406,7 +406,7 @@ impl Ledger {
                 None => return Ok(Next::Nothing),
             },
         };
-        self.forget(tenant, &after, now).await?;
+        self.erasure(tenant, now).of_unkept(&after).await?;
         let attempts = after.attempts;
         match after.status {
             Status::Pending if after.is_parked => {
@@ -435,17 +435,12 @@ impl Ledger {
         is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
-        self.forget(tenant, delivery, now).await?;
+        self.erasure(tenant, now).of_unkept(delivery).await?;
         if delivery.status != Status::Failed {
             return Ok(());
         }
         let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);
         self.recorder.clone().within(following).await
-    }
-
-    /// Erases what the log has of a delivery whose endpoint does not keep it.
-    async fn forget(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
-        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.of_unkept(delivery).await
     }
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so

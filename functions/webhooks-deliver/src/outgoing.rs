@@ -101,19 +101,8 @@ impl Due {
         }
     }
 
-    /// Whether the log keeps the payload after a success.
-    pub(crate) fn keeps_payload(&self) -> bool {
-        self.endpoint.as_ref().is_none_or(|endpoint| endpoint.keeps_payloads())
-    }
-
-    /// How much of the event the receiver gets.
     pub(crate) fn form(&self) -> PayloadForm {
         self.endpoint.as_ref().map_or(PayloadForm::Full, |endpoint| endpoint.payload_form())
-    }
-
-    /// Whether the receiver gets the event without its results.
-    pub(crate) fn is_thin(&self) -> bool {
-        self.payload.body.in_form(self.form()).1 == PayloadForm::Thin
     }
 
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
@@ -155,7 +144,9 @@ impl Ended {
     /// Whether storing this result writes a large body.
     pub(crate) fn is_heavy(&self) -> bool {
         let is_delivered = matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)));
-        (!is_delivered || self.due.is_thin()) && !self.due.is_stored && self.due.payload.body.len() > HELD_WITH_STATE
+        (!is_delivered || self.due.form() == PayloadForm::Thin)
+            && !self.due.is_stored
+            && self.due.payload.body.len() > HELD_WITH_STATE
     }
 
     pub(crate) fn stored_to(self, stored: oneshot::Sender<bool>) -> Self {

@@ -83,8 +83,7 @@ fn of<T: Eq + Hash>(known: &Known<T>, holder: T, places: usize) -> Arc<Semaphore
     if known.len() >= KNOWN && !known.contains_key(&holder) {
         known.retain(|_, (most, free)| free.available_permits() < *most);
     }
-    let entry = known.entry(holder).or_insert_with(|| (places, Arc::new(Semaphore::new(places))));
-    Arc::clone(&entry.1)
+    Arc::clone(&known.entry(holder).or_insert_with(|| (places, Arc::new(Semaphore::new(places)))).1)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DestinationId, Shard},
+        delivery::{Delivery, DestinationId, Shard, Status},
         destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
         event::{EventName, PayloadForm},
     },
@@ -358,6 +358,15 @@ impl Endpoint {
     /// How much of an event the endpoint gets.
     pub fn payload_form(&self) -> PayloadForm {
         self.options.payload.unwrap_or(PayloadForm::Full)
+    }
+
+    /// Returns the delivery after an attempt, with what the log keeps of it if it has succeeded.
+    pub fn kept(&self, after: Delivery, now: Timestamp) -> Delivery {
+        match after.status {
+            Status::Delivered if !self.keeps_payloads() => after.erased(now),
+            Status::Delivered => Delivery { is_thin: self.payload_form() == PayloadForm::Thin, ..after },
+            _ => after,
+        }
     }
 
     /// Whether the log keeps the payloads of deliveries that succeed.
