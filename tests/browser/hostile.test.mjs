@@ -25,7 +25,7 @@ test("hostile words are inert, and the pages keep their form", { skip: here.skip
   await person.opens("/console/endpoints/new");
   await person.fills("URL", URL_OF_SCRIPT);
   await person.fills("Description (optional)", MARKUP + HIDDEN + WORD);
-  await person.page.locator("summary", { hasText: "Workflows and headers" }).click();
+  await person.page.locator("summary", { hasText: "Workflows, payload and headers" }).click();
   await person.fills("Headers (optional)", MARKUP + WORD);
   await person.presses("button", "Add endpoint");
   await person.page.locator("[aria-invalid]").first().waitFor();

@@ -99,7 +99,7 @@ test("the states of an endpoint", { skip: here.skip }, async (t) => {
   await person.looks("an endpoint without deliveries");
   const path = new URL(person.page.url()).pathname;
 
-  await opensForm(person, "Edit URL, description, events, workflows and headers");
+  await opensForm(person, "Edit URL, description, events, workflows, payload and headers");
   await person.fills("URL", "ftp://example.com");
   await person.presses("button", "Save changes");
   await person.page.locator("[aria-invalid]").waitFor();
