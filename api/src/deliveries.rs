@@ -244,7 +244,7 @@ pub struct Erased {
     /// The number of deliveries that are now erased, including those erased by earlier calls; for a period, only those of
     /// the last hour.
     pub erased: usize,
-    /// The `cursor` for the next call, which erases older deliveries of the job; absent if none are left.
+    /// The `cursor` for the next call, which erases older deliveries of the job or the period; absent if none are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
     pub next_cursor: Option<Cursor>,

@@ -76,7 +76,7 @@ impl EventName {
                 r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx"}"#
             }
             Self::EndpointDisabled => {
-                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx"}"#
+                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"gone"}"#
             }
             Self::EndpointRecovered => {
                 r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":null,"job_id":null,"workflow":null,"outcome":null}"#
@@ -165,27 +165,27 @@ macro_rules! endpoint_options {
             description: Description {
                 field: String, member: Description as "Description",
                 create: "A description to tell the endpoint apart from your other endpoints. By default, or with \
-                 `null`, the endpoint has no description.",
+                         `null`, the endpoint has no description.",
                 update: "A new description to tell the endpoint apart from your other endpoints. `null` removes it.",
             }
             /// The events that the endpoint gets; absent if it gets all job events.
             events: EventFilter {
                 field: Vec<String>, member: EventFilter as "EventFilter",
                 create: "The events that the endpoint gets. By default, or with `null`, it gets all job events. The \
-                 notices `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the \
-                 organization's other endpoints are sent only to endpoints that list them.",
+                         notices `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the \
+                         organization's other endpoints are sent only to endpoints that list them.",
                 update: "The events that the endpoint gets from now on. `null` selects all job events. Existing \
-                 deliveries are not affected.",
+                         deliveries are not affected.",
             }
             /// The workflows whose events the endpoint gets; absent if it gets the events of all workflows.
             workflows: WorkflowFilter {
                 field: Vec<String>, member: WorkflowFilter as "WorkflowFilter",
                 create: "The names of the workflows whose events the endpoint gets. A name must match a job's `workflow` \
-                 exactly; one that ends in `*` matches every name that begins with the part before it. Events of other \
-                 jobs are not sent. By default, or with `null`, the endpoint gets the events of all workflows. Test \
-                 events are always sent.",
+                         exactly; one that ends in `*` matches every name that begins with the part before it. Events of other \
+                         jobs are not sent. By default, or with `null`, the endpoint gets the events of all workflows. Test \
+                         events are always sent.",
                 update: "The names of the workflows whose events the endpoint gets from now on. A name must match a \
-                 job's `workflow` exactly, or up to a final `*`. `null` selects all workflows.",
+                         job's `workflow` exactly, or up to a final `*`. `null` selects all workflows.",
             }
             /// How much of each event the endpoint gets: all of it (`full`), or the event without the results of its
             /// job (`thin`); absent if it has not been chosen, which means `full`.
@@ -193,7 +193,8 @@ macro_rules! endpoint_options {
                 field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
                 create: "`full` sends the whole event. `thin` sends it with the members `result`, `error` and \
                          `mapped_stack` null, and with the header `x-event-payload: thin`: your receiver fetches the \
-                         results with `deliveries/get`, which needs the payload to be kept. The default, also for `null`, is `full`.",
+                         results with `deliveries/get`, which needs the payload to be kept. The default, also for \
+                         `null`, is `full`.",
                 update: "The form of the payload in attempts from now on: `full`, or `thin` for events whose `result`, \
                          `error` and `mapped_stack` are null. `null` selects `full`.",
             }
@@ -213,7 +214,7 @@ macro_rules! endpoint_options {
                 create: "The maximum number of requests in progress at the receiver, from 1 to 100. Other deliveries \
                          wait. By default, or with `null`, the service chooses. The limit is exact for a receiver that \
                          takes more than a second to respond. While a receiver is quicker, each of the service's \
-                         processes observes it on its own.",
+                         processes observes it on its own. A pull endpoint gets no requests.",
                 update: "The maximum number of requests in progress at the receiver, from 1 to 100. `null` removes it.",
             }
         }

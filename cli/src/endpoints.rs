@@ -120,11 +120,13 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 }
             }
             if is_chosen {
-                return Ok(tell(&Done { success, message: message.clone() }, is_json, &cell(&message))?);
+                tell(&Done { success, message: message.clone() }, is_json, &cell(&message))?;
+            } else {
+                let rotated = json!({ "success": success, "message": message, "signing_secret": secret });
+                tell(&rotated, is_json, &cell(&message))?;
+                details(is_json, &[(SECRET, secret.reveal())])?;
             }
-            let rotated = json!({ "success": success, "message": message, "signing_secret": secret });
-            tell(&rotated, is_json, &cell(&message))?;
-            details(is_json, &[(SECRET, secret.reveal())])
+            ends_now(api, &update).await
         }
         Endpoints::Test { id, event } => test(api, ids::endpoint(api, &id).await?, event, is_json).await,
         Endpoints::Delete { id, yes } => {
@@ -135,6 +137,19 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
+}
+
+/// Checks that the previous secret has ended, if it was to end now: an older service ignores the field.
+async fn ends_now(api: &Api, update: &Update) -> Result<(), Failure> {
+    if update.rotation_overlap_seconds == Some(0)
+        && let Some(until) = ids::whole_endpoint(api, update.id.as_str()).await?.previous_secret_expires_at
+    {
+        let until = clock::short(&until);
+        return Err(Failure::local(format!(
+            "The service is too old for --overlap: the previous secret signs until {until} UTC."
+        )));
+    }
+    Ok(())
 }
 
 /// Sends a test event, or a sample of another event. Without `--json`, waits for the result and prints it.

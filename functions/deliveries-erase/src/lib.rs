@@ -44,9 +44,10 @@ fn route() -> Route<App> {
              or recovered. If any of the job's deliveries is pending, nothing is erased. If one is resent during the \
              call, other deliveries may be erased before the call is rejected. In a period, only deliveries that have \
              ended are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
-             deliveries of an event to several endpoints can share a payload: it is removed from the table with the last \
-             of them, and for a minute after it was stored, they count as pending. If the queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
-             that was erased in that minute. The response to a repeated attempt that ends after the call can stay in \
+             deliveries of an event to several endpoints can share a payload: it is removed from the table with the \
+             last of them, and for a minute after it was stored, they count as pending. If the queue delivers a job \
+             event twice within a minute of its arrival, the second copy can restore a payload that was erased in that \
+             minute. The response to a repeated attempt that ends after the call can stay in \
              the table until the delivery expires, but no route returns it.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])

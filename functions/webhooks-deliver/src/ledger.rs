@@ -392,10 +392,10 @@ impl Ledger {
                 if written.is_err() {
                     common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
                     metrics::count("LogWriteFailed");
+                    return Ok(Next::Nothing);
                 }
                 // An earlier process, or this one after a second, may have written the payload.
-                self.erasure(tenant, now).of_unkept(after).await?;
-                return Ok(Next::Nothing);
+                return self.erasure(tenant, now).of_unkept(after).await.map(|()| Next::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
             Plan::Nothing => return Ok(Next::Nothing),

@@ -7,8 +7,8 @@ attributes! { pub(crate)
 }
 
 attributes! { pub(super)
-    URL = "url", KIND = "kind", HEADERS = "headers", HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
-    PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
+    URL = "url", KIND = "kind", HEADERS = "headers", HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret",
+    PREVIOUS_SECRET = "previous_secret", PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
     // The number of changes, to distinguish changes within the same millisecond.
     REVISION = "revision",
     LOG_SHARDS = "log_shards", TESTED_AT = "tested_at", ASKED_AT = "asked_at", TAKEN_AT = "taken_at",
