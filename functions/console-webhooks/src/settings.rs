@@ -183,7 +183,7 @@ pub(crate) fn shown(endpoint: &EndpointView) -> Vec<(&'static str, String)> {
     let chosen = [
         ("Workflows", workflows.as_ref().map(|all| all.names().collect::<Vec<_>>().join(", "))),
         ("Payload", (*payload == Some(PayloadForm::Thin)).then(|| "Thin: without result, error and stack".to_owned())),
-        ("Payloads", (*keep_payload == Some(false)).then(|| "Erased after each success".to_owned())),
+        ("In the log", (*keep_payload == Some(false)).then(|| "Erased after each success".to_owned())),
         ("Requests at a time", max_concurrent.map(|ceiling| format!("At most {}", ceiling.get()))),
     ];
     chosen.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

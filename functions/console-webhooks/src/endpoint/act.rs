@@ -15,7 +15,11 @@ use common::{
     presentation::times::{self, moment},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName, log::search::Cursor,
+        delivery::Delivery,
+        destination::SigningSecret,
+        endpoints::{Change, Options},
+        event::{EventName, PayloadForm},
+        log::search::Cursor,
     },
 };
 use maud::html;
@@ -143,9 +147,15 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         None if form.get("no_headers") == TICKED => Patch::Clear,
         None => Patch::Keep,
     };
+    // The form does not tell a default from one that was chosen.
+    let options = Options {
+        payload: new.options.payload.or(was.options.payload.filter(|form| *form == PayloadForm::Full)),
+        keep_payload: new.options.keep_payload.or(was.options.keep_payload.filter(|is_kept| *is_kept)),
+        ..new.options
+    };
     let settings = Change {
         url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
-        options: was.options.change_to(new.options),
+        options: was.options.change_to(options),
         headers,
         ..Change::default()
     };
@@ -195,12 +205,19 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
             changed => changed?,
         }
     }
+    // A form that was submitted before can only end the old secret earlier.
+    let (now, endpoint) = (Timestamp::now(), app.endpoints.view(tenant, id).await?);
+    let ends_at = endpoint.previous_secret_expires_at.filter(|at| now < *at);
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         (verify::secret(&secret))
         p {
-            @if overlap.is_zero() { "The old secret has ended. Update your server now." } @else {
-                "The old secret also signs deliveries for " (times::length(overlap)) ". Update your server before then."
+            @match ends_at {
+                Some(at) => {
+                    "The old secret also signs deliveries until it ends " (times::when(at, now))
+                    ". Update your server before then."
+                }
+                None => "The old secret has ended. Update your server now.",
             }
         }
         p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }

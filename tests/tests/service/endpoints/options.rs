@@ -343,6 +343,10 @@ async fn the_console_sets_options_and_ends_an_old_secret() {
         .await;
     assert!(refused.page().contains("Must be a whole number from 1 to 100"));
 
+    // A default that was chosen stays, and changes nothing.
+    let fields = json!({"payload": "full", "keep_payload": true});
+    update(&world, &tenant, &id, fields).await.ok();
+    let page = browser.open(&path).await;
     // An untouched form submits every field.
     let blank = [
         ("url", "https://example.com"),
@@ -357,16 +361,17 @@ async fn the_console_sets_options_and_ends_an_old_secret() {
     ];
     browser.press(&path, &page, "Save changes", &blank).await;
     let endpoint = world.only_endpoint(&tenant).await;
-    assert!(
-        ["payload", "keep_payload", "max_concurrent"].iter().all(|name| endpoint.get(name).is_none()),
-        "{endpoint}"
-    );
+    assert_eq!((&endpoint["payload"], &endpoint["keep_payload"]), (&json!("full"), &json!(true)));
+    assert_eq!(endpoint.get("max_concurrent"), None, "an empty field is accepted");
 
     let page = browser.open(&path).await;
     browser.press(&path, &page, "Rotate secret", &[("overlap", "604800")]).await;
     assert!(world.only_endpoint(&tenant).await["previous_secret_expires_at"].is_string());
-    // The same form again, for a leaked secret, ends it now.
-    browser.press(&path, &page, "Rotate secret", &[("overlap", "0")]).await;
+    // The same form again, for a leaked secret, ends it now, and a third time, it stays ended.
+    for overlap in ["0", "604800"] {
+        let ended = browser.press(&path, &page, "Rotate secret", &[("overlap", overlap)]).await;
+        assert!(ended.page().contains("The old secret has ended"), "{overlap}");
+    }
     assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);
 
     let page = browser.open(&path).await;
