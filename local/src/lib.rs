@@ -2,6 +2,7 @@
 //! variables, in one process, on loopback ports. Anything missing from the template is missing here, too.
 
 mod demo_tenant;
+mod embedded;
 mod functions;
 mod gateway;
 mod inbox;
@@ -19,6 +20,7 @@ mod stack;
 mod template;
 
 pub use demo_tenant::DemoTenant;
+pub use embedded::{Action, action};
 pub use functions::{Handler, function_names};
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;

@@ -18,11 +18,7 @@ use std::{path::Path, pin::Pin, sync::Arc};
 use anyhow::Result;
 use bytes::Bytes;
 use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs, queue::QueueAttributes};
-use rustack_sqs_http::{
-    dispatch::SqsHandler,
-    response::json_response,
-    service::{SqsHttpConfig, SqsHttpService},
-};
+use rustack_sqs_http::{dispatch::SqsHandler, response::json_response};
 use rustack_sqs_model::{
     error::SqsError,
     input::{
@@ -67,18 +63,18 @@ pub(crate) struct Queues {
     messages: Arc<Messages>,
 }
 
-/// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
+/// Returns the queues, with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
 /// returns the journal at that path, which lets messages outlive the process. Once the journal is dropped, the queues
 /// accept no more messages.
 ///
 /// # Errors
 /// The journal cannot be opened.
-pub(crate) fn service(
+pub(crate) fn open(
     region: &str,
     account: &str,
     port: u16,
     path: Option<&Path>,
-) -> Result<(SqsHttpService<Queues>, Option<Arc<Journal>>)> {
+) -> Result<(Queues, Option<Arc<Journal>>)> {
     let config = SqsConfig {
         default_region: region.to_owned(),
         account_id: account.to_owned(),
@@ -91,9 +87,7 @@ pub(crate) fn service(
     let (journal, earlier) = path.map(Journal::open).transpose()?.unzip();
     let journal = journal.map(Arc::new);
     let messages = Messages::new(account, journal.as_ref().map(Arc::downgrade), earlier.unwrap_or_default());
-    let queues = Queues { sqs, rest, messages: Arc::new(messages) };
-    let config = SqsHttpConfig { region: region.to_owned(), ..Default::default() };
-    Ok((SqsHttpService::new(Arc::new(queues), config), journal))
+    Ok((Queues { sqs, rest, messages: Arc::new(messages) }, journal))
 }
 
 impl SqsHandler for Queues {

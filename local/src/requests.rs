@@ -1,4 +1,4 @@
-//! Counts the requests that the functions and the pollers send to DynamoDB and SQS, as an AWS bill would. Requests are
+//! The requests that the functions and the pollers send to DynamoDB and SQS, counted as an AWS bill would. Requests are
 //! counted where they are sent, so those from other programs are not included.
 
 use std::sync::{
@@ -12,14 +12,23 @@ use aws_smithy_runtime_api::client::{
 };
 use common::aws::clients::plain_http;
 
+use crate::embedded::Embedded;
+
 /// The number of requests so far, including failed ones and retries.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub(crate) dynamodb: AtomicU64,
     pub(crate) sqs: AtomicU64,
+    /// The services in this process, if there are any.
+    embedded: Option<Embedded>,
 }
 
 impl Requests {
+    /// Requests to these services do not need a connection.
+    pub(crate) fn to(embedded: Embedded) -> Self {
+        Self { embedded: Some(embedded), ..Self::default() }
+    }
+
     /// Returns an HTTP client with separate connections whose requests are counted.
     pub(crate) fn client(self: &Arc<Self>) -> SharedHttpClient {
         let (requests, client) = (Arc::clone(self), plain_http());
@@ -46,6 +55,7 @@ impl HttpConnector for Counting {
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        self.connector.call(request)
+        let embedded = self.requests.embedded.as_ref();
+        embedded.and_then(|embedded| embedded.call(&request)).unwrap_or_else(|| self.connector.call(request))
     }
 }

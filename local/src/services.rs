@@ -12,14 +12,16 @@ use dynoxide::{
     },
 };
 use hyper_util::service::TowerToHyperService;
+use rustack_sqs_http::service::{SqsHttpConfig, SqsHttpService};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    embedded::Embedded,
     outbox::Outbox,
     queues::Journal,
-    server::{Limits, serve},
+    server::{Limits, address, serve},
     template::text,
 };
 
@@ -87,6 +89,8 @@ pub(crate) async fn create_queues(
 
 /// The running services. Dropping this stops them.
 pub(crate) struct Services {
+    /// For calls from this process.
+    pub(crate) embedded: Embedded,
     /// All emails sent so far.
     pub(crate) mail: Outbox,
     /// Held until the services stop. Dropping it prevents further writes, even if a connection outlives the tasks.
@@ -105,15 +109,22 @@ impl Services {
         [dynamodb, sqs, ses]: [TcpListener; 3],
         limits: Limits,
     ) -> Result<Self> {
-        let (queues, journal) = crate::queues::service(region, account, sqs.local_addr()?.port(), queues)?;
+        let (queues, journal) = crate::queues::open(region, account, sqs.local_addr()?.port(), queues)?;
+        let embedded = Embedded {
+            database: database.clone(),
+            dynamodb: address(&dynamodb)?,
+            queues: queues.clone(),
+            sqs: address(&sqs)?,
+        };
+        let config = SqsHttpConfig { region: region.to_owned(), ..Default::default() };
         let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(dynoxide::server::serve_on(dynamodb, database.clone()));
         tasks.spawn(sweep(database.clone()));
-        tasks.spawn(serve(sqs, queues, limits, stop.clone()));
+        tasks.spawn(serve(sqs, SqsHttpService::new(Arc::new(queues), config), limits, stop.clone()));
 
         let mail = Outbox::default();
         tasks.spawn(serve(ses, TowerToHyperService::new(mail.router()), limits, stop.clone()));
-        Ok(Self { mail, _journal: journal, _tasks: tasks, _stop: stop.drop_guard() })
+        Ok(Self { embedded, mail, _journal: journal, _tasks: tasks, _stop: stop.drop_guard() })
     }
 }
 

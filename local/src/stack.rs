@@ -116,7 +116,7 @@ impl Stack {
         let aws = [listeners.dynamodb, listeners.sqs, listeners.ses];
         let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), aws, limits)?;
 
-        let requests = Arc::default();
+        let requests = Arc::new(Requests::to(services.embedded.clone()));
         let (dynamodb_client, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = services::create_queues(&sqs_client, &template.queues).await?;
         let functions = functions(&template, &env, &lambda, &requests)?;

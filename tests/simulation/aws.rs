@@ -13,7 +13,6 @@ use aws_smithy_runtime_api::{
 };
 use aws_smithy_types::body::SdkBody;
 use dynoxide::{Database, DynoxideError};
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{
     sync::oneshot,
@@ -429,25 +428,5 @@ fn cancelled(body: &[u8]) -> Answer {
 }
 
 fn dispatch(database: &Database, operation: &str, body: &[u8]) -> Result<String, DynoxideError> {
-    fn run<I: DeserializeOwned, O: Serialize>(
-        body: &[u8],
-        act: impl FnOnce(I) -> Result<O, DynoxideError>,
-    ) -> Result<String, DynoxideError> {
-        let input =
-            serde_json::from_slice(body).map_err(|error| DynoxideError::ValidationException(error.to_string()))?;
-        Ok(serde_json::to_string(&act(input)?).expect("JSON"))
-    }
-    match operation {
-        "GetItem" => run(body, |input| database.get_item(input)),
-        "PutItem" => run(body, |input| database.put_item(input)),
-        "UpdateItem" => run(body, |input| database.update_item(input)),
-        "DeleteItem" => run(body, |input| database.delete_item(input)),
-        "Query" => run(body, |input| database.query(input)),
-        "BatchGetItem" => run(body, |input| database.batch_get_item(input)),
-        "BatchWriteItem" => run(body, |input| database.batch_write_item(input)),
-        "ExecuteStatement" => run(body, |input| database.execute_statement(input)),
-        "BatchExecuteStatement" => run(body, |input| database.batch_execute_statement(input)),
-        "TransactWriteItems" => run(body, |input| database.transact_write_items(input)),
-        other => panic!("no function calls {other}"),
-    }
+    local::action(operation).unwrap_or_else(|| panic!("no function calls {operation}"))(database, body)
 }

@@ -215,8 +215,13 @@ async fn a_resend_is_held_regardless_of_how_long_it_was_inactive() {
         let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
         world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
         world.sweep(Timestamp::now()).await;
-        while world.poll_due().await == 0 {}
-        world.only_logged(&tenant.id).await.status
+        loop {
+            world.poll_due().await;
+            let status = world.only_logged(&tenant.id).await.status;
+            if status != Status::Pending {
+                return status;
+            }
+        }
     };
     assert_eq!((recover().await, receiver.count().await), (Status::Held, 0));
     set_active(&world, &tenant, &endpoint, true).await;

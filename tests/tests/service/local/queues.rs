@@ -8,12 +8,14 @@ use aws_sdk_sqs::{
         MessageSystemAttributeName, SendMessageBatchRequestEntry, SendMessageBatchResultEntry,
     },
 };
+use common::aws::clients::Aws;
 use tests::World;
 
-/// Starts a world. Returns it with a client and the URL of an empty queue.
+/// Starts a world. Returns it with an HTTP client, as other programs have, and the URL of an empty queue.
 async fn queue() -> (World, Client, String) {
     let world = World::start().await;
-    let (client, url) = (world.stack.sqs_client(), world.stack.queues()["job-events"].clone());
+    let client = Aws::new(&world.delivering()).expect("settings").sqs();
+    let url = world.stack.queues()["job-events"].clone();
     (world, client, url)
 }
 
