@@ -43,6 +43,14 @@ names! {
         WebhookDisabled = "webhook.disabled",
         /// An endpoint was deleted.
         WebhookDeleted = "webhook.deleted",
+        /// A test event was sent to an endpoint.
+        WebhookTested = "webhook.tested",
+        /// A delivery was resent.
+        DeliveryResent = "delivery.resent",
+        /// A recovery of an endpoint's deliveries was started, or its period was extended before it began.
+        RecoveryStarted = "recovery.started",
+        /// The erasure of payloads was requested. It was refused if one of a job's deliveries was pending.
+        ErasureRequested = "erasure.requested",
         /// A user changed their name.
         UserRenamed = "user.renamed",
         /// A user entered a new email address, which replaces the old one once it is confirmed.
@@ -85,10 +93,14 @@ names! {
     /// The kind of object that was changed.
     #[schemars(rename = "AuditTargetKind")]
     TargetKind {
+        /// A delivery.
+        Delivery = "delivery",
         /// An endpoint.
         Endpoint = "endpoint",
         /// An invitation.
         Invitation = "invitation",
+        /// A job, with all of its deliveries.
+        Job = "job",
         /// An API key.
         Key = "key",
         /// The organization.
@@ -108,6 +120,7 @@ calls! {
             until: Timestamp,
             actor: String,
             action: Action,
+            target: String,
             limit: usize,
             cursor: Cursor,
         }
@@ -189,8 +202,9 @@ pub struct Target {
     /// The id of the object; the invited address of an invitation, whose id is enough to accept it.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,
-    /// The URL of an endpoint without its query, the address of a user or an invitation, or the name of a key or an
-    /// organization; absent for a session or a pull endpoint.
+    /// The URL of an endpoint without its query, the address of a user or an invitation, the name of a key or an
+    /// organization, or the job's id of a delivery; absent for a session, a job or a pull endpoint, and for an erasure or
+    /// recovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["https://example.com/hook"]))]
     pub name: Option<String>,

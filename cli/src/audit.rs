@@ -29,14 +29,14 @@ fn columns(when: &'static str) -> [Column; 6] {
 }
 
 pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Failure> {
-    let Audit { since, until, actor, action, limit, cursor } = list;
+    let Audit { since, until, actor, action, target, limit, cursor } = list;
     let actor = match actor {
         Some(actor) => Some(actor_id(api, actor).await?),
         None => None,
     };
     let limit = usize::try_from(limit).unwrap_or(PAGE);
     let Listed { entries, next_cursor } =
-        listed(api, Call { since, until, actor, action, cursor, limit: None }, limit).await?;
+        listed(api, Call { since, until, actor, action, target, cursor, limit: None }, limit).await?;
     if is_json {
         return Ok(say_json(&Listed { entries, next_cursor })?);
     }

@@ -115,6 +115,9 @@ pub(crate) struct Audit {
     /// Only changes of this kind, such as key.created
     #[arg(long, value_parser = one_of::<Action>(), hide_possible_values = true)]
     pub(crate) action: Option<Action>,
+    /// Only changes of the object with this id, such as an endpoint
+    #[arg(long)]
+    pub(crate) target: Option<String>,
     /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,

@@ -26,6 +26,8 @@ pub struct Filter {
     pub actor: Option<String>,
     /// Only changes of this kind.
     pub action: Option<Action>,
+    /// Only changes of the object with this id.
+    pub target: Option<String>,
 }
 
 /// A page of entries, newest first.
@@ -72,6 +74,8 @@ impl AuditLog {
         let conditions = [
             wanted.actor.as_ref().map(|actor| ACTOR_ID.equals(text(actor))),
             wanted.action.map(|action| ACTION.equals(text(action))),
+            // Also finds entries that contain the id elsewhere.
+            wanted.target.as_ref().map(|target| DETAILS.contains(text(json_string(target)))),
         ];
         let condition = conditions.into_iter().flatten().reduce(Condition::and);
         let most = if condition.is_some() { FILTERED } else { limit };
@@ -80,11 +84,21 @@ impl AuditLog {
         let query = condition.into_iter().fold(query, filter);
         let answer = Box::pin(query.send()).await.map_err(failure("listing audit entries"))?;
         let items = answer.items.unwrap_or_default();
-        let shown = items.get(..limit).unwrap_or(&items);
+        let found = items.iter().map(|item| Ok((item, read(item)?))).collect::<Result<Vec<_>>>()?;
+        let is_wanted = |entry: &api::audit::Entry| wanted.target.as_ref().is_none_or(|id| *id == entry.target.id);
+        let mut found: Vec<_> = found.into_iter().filter(|(_, entry)| is_wanted(entry)).collect();
         // Entries that were read past the end of this page are read again for the next page.
-        let last = if shown.len() < items.len() { shown.last() } else { answer.last_evaluated_key.as_ref() };
-        Ok(Page { entries: shown.iter().map(read).collect::<Result<_>>()?, next: last.map(position).transpose()? })
+        let is_longer = found.len() > limit;
+        found.truncate(limit);
+        let last = if is_longer { found.last().map(|(item, _)| *item) } else { answer.last_evaluated_key.as_ref() };
+        let next = last.map(position).transpose()?;
+        Ok(Page { entries: found.into_iter().map(|(_, entry)| entry).collect(), next })
     }
+}
+
+/// The text as a string in JSON.
+fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn position(item: &Item) -> Result<Position> {

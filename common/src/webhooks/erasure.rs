@@ -16,6 +16,7 @@ use super::{
     },
 };
 use crate::{
+    audit::{self, Action, Change, Entry, TargetKind, initial},
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -51,6 +52,7 @@ pub struct Erasure<'a> {
 impl Erasure<'_> {
     /// Erases one delivery, as [`Log::erase`] does.
     pub async fn of_one(self, id: DeliveryId) -> Result<Erased> {
+        self.record(TargetKind::Delivery, &id, None, []).await?;
         self.erase(vec![id], false, None).await
     }
 
@@ -59,6 +61,7 @@ impl Erasure<'_> {
     /// # Errors
     /// One of them is pending.
     pub async fn of_job(self, job_id: String, cursor: Option<Cursor>) -> Result<Erased> {
+        self.record(TargetKind::Job, &job_id, cursor.as_ref(), []).await?;
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
             .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.needs_payload() {
@@ -79,6 +82,12 @@ impl Erasure<'_> {
         until: Option<Timestamp>,
         cursor: Option<Cursor>,
     ) -> Result<Erased> {
+        let changes = [since.map(|since| initial("since", since)), until.map(|until| initial("until", until))];
+        let changes = changes.into_iter().flatten();
+        match endpoint {
+            Some(endpoint) => self.record(TargetKind::Endpoint, &endpoint, cursor.as_ref(), changes).await?,
+            None => self.record(TargetKind::Organization, self.tenant, cursor.as_ref(), changes).await?,
+        }
         let filter = Filter { since, until, ..Filter::default() };
         let is_wanted = |delivery: &Delivery| {
             let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
@@ -114,6 +123,22 @@ impl Erasure<'_> {
             log.erase_shared(tenant, std::slice::from_ref(delivery), &shards).await?;
         }
         Ok(())
+    }
+
+    /// Records the request before the first payload is erased, because the process may die before the last one.
+    async fn record(
+        self,
+        kind: TargetKind,
+        id: &impl ToString,
+        cursor: Option<&Cursor>,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Result<()> {
+        if cursor.is_some() {
+            // The call for the first page has been recorded.
+            return Ok(());
+        }
+        let target = audit::target(kind, id.to_string(), None);
+        self.log.record_erasure(Entry::new(Action::ErasureRequested, self.tenant, target).with(changes)).await
     }
 
     /// Finds deliveries until there are no more, or the time or the number is reached.

@@ -27,9 +27,10 @@ fn route() -> Route<AuditLog> {
         .summary("Lists the changes in the last year, newest first (owners only).")
         .description(
             "The list contains every change to endpoints, API keys, members, invitations, settings, names, addresses, \
-             passwords and sessions, with the actor and the actor's client. Changes to deliveries, and changes by the \
-             service's operators, are not listed. Owners, their API keys and organization keys can read the list. To \
-             read all pages, repeat the call with each `next_cursor` until a response contains none.",
+             passwords and sessions, and every resend, recovery, erasure and test, with the actor and the actor's \
+             client. Changes by the service's operators are not listed. Owners, their API keys and organization keys \
+             can read the list. To read all pages, repeat the call with each `next_cursor` until a response contains \
+             none.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
@@ -59,13 +60,20 @@ impl Input {
         let action = fields
             .about("Only changes of this type. By default, changes of all types.")
             .optional_text(List::NAMES.action, parse_name);
+        let target = fields
+            .about(
+                "Only changes of the object with this id, such as an endpoint: the `id` of the `target`. By default, \
+                 changes of all objects.",
+            )
+            .example("01a1fd8f-0d9d-7467-9431-944eedd69c67")
+            .optional_text(List::NAMES.target, |text| Ok(text.to_owned()));
         let limit = fields
             .about("The maximum number of entries to return. The default is 20.")
             .optional_number(List::NAMES.limit, 1..=100);
         let cursor = fields
             .about("The `next_cursor` from the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Position::parse);
-        let filter = Filter { since: since?, until: until?, actor: actor?, action: action? };
+        let filter = Filter { since: since?, until: until?, actor: actor?, action: action?, target: target? };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { filter, limit, cursor: cursor? })
     }

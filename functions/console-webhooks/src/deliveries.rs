@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
@@ -40,6 +41,7 @@ pub(crate) fn show() -> Route<App, People> {
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&resend::FIELDS)), resend::resend)
+        .records(&[Action::DeliveryResent])
         .summary("Resends several deliveries, each as `deliveries/resend` does, and shows them.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
         .redirects()

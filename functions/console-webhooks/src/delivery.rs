@@ -36,7 +36,7 @@ pub(crate) fn submit() -> Route<App, People> {
             Fault::Conflict(Reason::PayloadNotKept),
             Fault::Conflict(Reason::DeliveryPending),
         ])
-        .records(&[Action::WebhookUpdated])
+        .records(&[Action::WebhookUpdated, Action::DeliveryResent, Action::ErasureRequested])
         .redirects()
 }
 

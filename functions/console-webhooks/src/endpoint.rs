@@ -53,7 +53,13 @@ pub(crate) fn submit() -> Route<App, People> {
         |_, fields| Ok(fields.typed(&[&act::FIELDS, settings::FIELDS].concat())),
         act::act,
     )
-    .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
+    .records(&[
+        Action::WebhookUpdated,
+        Action::WebhookDeleted,
+        Action::WebhookTested,
+        Action::RecoveryStarted,
+        Action::ErasureRequested,
+    ])
     .summary(
         "Handles the forms on the endpoint page, with the same effect as the API calls: testing, changing, \
              rotating, recovering and deleting.",

@@ -33,12 +33,16 @@ const REMEMBERED: usize = 8;
 /// The cursor for the first page, in the list of newer pages.
 const FIRST: &str = "-";
 
-const FIELDS: [(&str, &str); 4] = [
+const FIELDS: [(&str, &str); 5] = [
     ("action", "Only changes of this type, such as `member.removed`."),
     ("actor", "Only changes by the user or key with this id, or by `system`."),
+    ("target", "Only changes of the object with this id, such as an endpoint."),
     ("cursor", "The cursor for this page, from the link on the previous page."),
     ("newer", "The cursors for newer pages, to build the link to them."),
 ];
+
+/// The fields that select entries, beside the page.
+const FILTERS: [&str; 3] = ["action", "actor", "target"];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
@@ -52,14 +56,16 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (filter, cursor) = link.clone().without_empty().read(|fields| {
         let action = fields.optional_text("action", parse_name);
         let actor = fields.optional_text("actor", |text| Ok(text.trim().to_owned()));
+        let target = fields.optional_text("target", |text| Ok(text.trim().to_owned()));
         let cursor = fields.optional_text("cursor", Position::parse);
-        Ok((Filter { action: action?, actor: actor?, ..Filter::default() }, cursor?))
+        Ok((Filter { action: action?, actor: actor?, target: target?, ..Filter::default() }, cursor?))
     })?;
     let listed = app.audit.list(&user.organization, &filter, cursor, LIMIT, Timestamp::now());
     let (frame, listed) = tokio::try_join!(console(&app, user, TEAM), listed)?;
     let content = html! {
         p {
-            "Changes to endpoints, API keys, members, invitations, settings, accounts and sessions in the last year. "
+            "Changes to endpoints, API keys, members, invitations, settings, accounts and sessions, and resends, recoveries, \
+             erasures and tests, in the last year. "
             a href=(TEAM) { "Back to the team" }
         }
         (filters(&link))
@@ -76,9 +82,10 @@ fn filters(link: &Typed) -> Markup {
         form .filters method="get" action=(HERE) role="search" aria-label="Filters" {
             (Field::select("action", "Change", &actions, link.get("action")).html("", None))
             (Field::search("actor", "User or key ID", link.get("actor")).filter().html("", None))
+            (Field::search("target", "Object ID", link.get("target")).filter().html("", None))
             div .row {
                 button { "Search" }
-                @if !link.get("action").is_empty() || !link.get("actor").is_empty() { a href=(HERE) { "Clear filters" } }
+                @if FILTERS.iter().any(|name| !link.get(name).is_empty()) { a href=(HERE) { "Clear filters" } }
             }
         }
     }
@@ -103,7 +110,7 @@ fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
                         }
                         td data-label="By" { (author(&entry.actor, link)) (client(entry)) }
                         td data-label="Object" { (object(entry)) }
-                        td data-label="Details" { @for change in &entry.changes { @if !is_obvious(change, entry) { (field(change)) } } }
+                        td data-label="Details" { @for change in &entry.changes { @if !is_obvious(change, entry) { (field(change, entry)) } } }
                     }
                 }
             }
@@ -119,7 +126,7 @@ fn author(actor: &Actor, link: &Typed) -> Markup {
     };
     html! {
         @if actor.kind == ActorKind::Key { "Key " }
-        a href=(address(&[("action", link.get("action")), ("actor", &actor.id)])) { (visible(name)) }
+        a href=(address(&[("action", link.get("action")), ("actor", &actor.id), ("target", link.get("target"))])) { (visible(name)) }
         @if let Some(email) = actor.email.as_deref().filter(|email| *email != name) { div .soft { (visible(email)) } }
     }
 }
@@ -148,6 +155,8 @@ fn object(entry: &api::audit::Entry) -> Markup {
     html! {
         @if target.kind == TargetKind::Endpoint && entry.action != Action::WebhookDeleted {
             a href={ "/console/endpoints/" (target.id) } { (visible(name)) }
+        } @else if target.kind == TargetKind::Delivery {
+            a href={ "/console/deliveries/" (target.id) } { (visible(name)) }
         } @else {
             (visible(name))
         }
@@ -166,10 +175,11 @@ fn is_obvious(change: &Change, entry: &api::audit::Entry) -> bool {
 }
 
 /// A changed field, in words.
-fn field(change: &Change) -> Markup {
+fn field(change: &Change, entry: &api::audit::Entry) -> Markup {
     let Change { field, old, new } = change;
     let value =
-        |value: &Option<String>| value.as_deref().map_or_else(|| "none".to_owned(), |text| in_words(field, text));
+        |value: &Option<String>| value.as_deref().map_or_else(|| unset(field).to_owned(), |text| in_words(field, text));
+    let is_update = entry.action == Action::WebhookUpdated;
     if let ("active", Some(active)) = (&**field, new) {
         return html! { div { @if active == "true" { "Enabled" } @else { "Disabled" } } };
     }
@@ -178,7 +188,7 @@ fn field(change: &Change) -> Markup {
             (label(field))
             @match (old, new) {
                 (None, None) => " changed",
-                (None, Some(_)) => { ": " (value(new)) },
+                (None, Some(_)) if !is_update => { ": " (value(new)) },
                 _ => { ": " (value(old)) " → " (value(new)) },
             }
         }
@@ -186,13 +196,14 @@ fn field(change: &Change) -> Markup {
 }
 
 /// The names of fields on pages. Fields that are added later keep the API's names.
-const LABELS: [(&str, &str); 22] = [
+const LABELS: [(&str, &str); 28] = [
     ("backup_codes", "Backup codes"),
     ("debug_notification_email", "Email for notifications"),
     ("description", "Description"),
     ("disable_job_failure_notifications", "Emails about failed jobs"),
     ("email", "Email"),
     ("email_verified", "Email confirmed"),
+    ("event", "Event"),
     ("events", "Events"),
     ("expires_at", "Expires"),
     ("headers", "Headers"),
@@ -204,15 +215,25 @@ const LABELS: [(&str, &str); 22] = [
     ("require_two_factor", "Two-factor authentication required"),
     ("role", "Role"),
     ("scopes", "Scopes"),
+    ("second_factor", "Second factor"),
     ("signing_secret", "Signing secret"),
+    ("since", "Since"),
     ("slug", "Slug"),
+    ("status", "Status"),
+    ("until", "Until"),
     ("url", "URL"),
+    ("webhook_endpoint_id", "Endpoint"),
     ("workflows", "Workflows"),
     ("active", "Enabled"),
 ];
 
 fn label(field: &str) -> Cow<'_, str> {
     LABELS.iter().find(|(name, _)| *name == field).map_or_else(|| visible(field), |(_, label)| (*label).into())
+}
+
+/// The word for a field that is not set.
+fn unset(field: &str) -> &'static str {
+    if matches!(field, "events" | "workflows") { "all" } else { "none" }
 }
 
 /// A value in words.
@@ -225,7 +246,9 @@ fn in_words(field: &str, value: &str) -> String {
         ("kind", "organization") => "the organization",
         (_, "true") => "yes",
         (_, "false") => "no",
-        ("expires_at", at) => {
+        ("second_factor", "backup_code") => "backup code",
+        ("second_factor", "totp") => "authenticator app",
+        ("expires_at" | "since" | "until", at) => {
             return Timestamp::parse(at).map_or_else(|_| visible(at).into_owned(), Timestamp::readable);
         }
         (_, value) => return visible(value).into_owned(),
@@ -239,7 +262,8 @@ fn pages(link: &Typed, next: Option<Position>) -> Markup {
     let newer: Vec<&str> = link.get("newer").split_whitespace().collect();
     let to = |cursor: &str, newer: &[&str]| {
         let newer = newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ");
-        address(&[("action", link.get("action")), ("actor", link.get("actor")), ("cursor", cursor), ("newer", &newer)])
+        let filters = FILTERS.map(|name| (name, link.get(name)));
+        address(&[&filters[..], &[("cursor", cursor), ("newer", &newer)]].concat())
     };
     let before = here.map(|_| newer.split_last().map_or((FIRST, &[][..]), |(last, rest)| (*last, rest)));
     html! {
@@ -282,6 +306,10 @@ fn words(action: Action) -> &'static str {
         Action::WebhookUpdated => "Endpoint changed",
         Action::WebhookDisabled => "Endpoint disabled by the service",
         Action::WebhookDeleted => "Endpoint deleted",
+        Action::WebhookTested => "Test event sent",
+        Action::DeliveryResent => "Delivery resent",
+        Action::RecoveryStarted => "Recovery started",
+        Action::ErasureRequested => "Erasure requested",
         Action::UserRenamed => "Name changed",
         Action::EmailRequested => "New email address entered",
         Action::EmailVerified => "Email address confirmed",

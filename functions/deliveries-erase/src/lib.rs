@@ -8,10 +8,11 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
+    audit::Action,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, TenantId},
+    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    id::EndpointId,
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
@@ -36,8 +37,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Erase::PATH, Tenant, Input::read, handle)
+    Route::post(Erase::PATH, Verified, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
+        .records(&[Action::ErasureRequested])
         .summary("Erases the payload and responses of one delivery, of a job's deliveries, or of those of a period.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
@@ -123,8 +125,9 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Erased> {
-    let erasure = Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller, now: Timestamp::now() };
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Erased> {
+    let erasure =
+        Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller.organization, now: Timestamp::now() };
     let erased = match input.what {
         What::Delivery(id) => erasure.of_one(id).await?,
         What::Job(job, cursor) => erasure.of_job(job, cursor).await?,

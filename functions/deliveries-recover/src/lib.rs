@@ -9,10 +9,11 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
+    audit::Action,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, RecoveryId, TenantId},
+    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    id::{EndpointId, RecoveryId},
     issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{endpoints::Endpoints, log::Log},
@@ -35,8 +36,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(ROUTE, Tenant, Input::read, handle)
+    Route::post(ROUTE, Verified, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
+        .records(&[Action::RecoveryStarted])
         .summary("Recovers the failed, held or pending deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
             "The recovery runs in the background. If a recovery for the same endpoint and `status` with an overlapping \
@@ -95,8 +97,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Recovering>> {
-    let (tenant, now) = (&call.caller, Timestamp::now());
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Recovering>> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let time = input.since..input.until.unwrap_or(now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {

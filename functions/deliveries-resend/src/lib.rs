@@ -6,10 +6,10 @@ use api::{Call as _, deliveries::Resend};
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
+    audit::Action,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::TenantId,
+    http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
     timestamp::Timestamp,
     webhooks::{delivery::DeliveryId, log::Log, queue::SharedQueue},
 };
@@ -31,8 +31,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(ROUTE, Tenant, Input::read, handle)
+    Route::post(ROUTE, Verified, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
+        .records(&[Action::DeliveryResent])
         .summary("Resends a delivery in any status, with a full new retry schedule.")
         .description(
             "The delivery becomes `pending` and due immediately, with the same `webhook-id`. A delivery that is \
@@ -63,8 +64,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Done>> {
-    let (tenant, now) = (&call.caller, Timestamp::now());
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Done>> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let resend = async {
         let done = Done::new("Delivery will be resent");

@@ -9,10 +9,11 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
+    audit::Action,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, TenantId},
+    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
@@ -41,8 +42,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(ROUTE, Tenant, Input::read, handle)
+    Route::post(ROUTE, Verified, Input::read, handle)
         .scope(Scope::WebhooksWrite)
+        .records(&[Action::WebhookTested])
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
             "The event `webhook.test` is delivered like any other event, but attempted only once. It has the nine \
@@ -77,8 +79,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Tested>> {
-    let (tenant, now) = (&call.caller, Timestamp::now());
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Tested>> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let test = Delivery::test(input.id, now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let begin = async {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::{
+    audit::Recorder,
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
@@ -23,6 +24,7 @@ const WAIT: Duration = Duration::from_secs(30 * 60);
 /// The log, and tenants with one endpoint each.
 pub(crate) struct Backlog {
     log: Log,
+    recorder: Recorder,
     destinations: Vec<(TenantId, EndpointId)>,
     now: Timestamp,
 }
@@ -31,7 +33,8 @@ impl Backlog {
     pub(crate) fn of(world: &tests::World, tenants: usize) -> Self {
         let destinations = (0..tenants).map(|_| (TenantId::generate(), EndpointId::generate()));
         let now = on_the_minute(Timestamp::now());
-        Self { log: world.delivery_log(), destinations: destinations.collect(), now }
+        let recorder = Recorder::system(&world.delivering()).expect("settings");
+        Self { log: world.delivery_log(), recorder, destinations: destinations.collect(), now }
     }
 
     /// Stores deliveries whose next attempts are all due in the same minute, and returns that minute. Their states
@@ -69,7 +72,7 @@ impl Backlog {
         for (tenant, endpoint) in &self.destinations {
             let started =
                 self.log.start_recovery(tenant, *endpoint, time.clone(), Missed::Failed, |_| Ok(None), self.now);
-            started.await.expect("the write succeeds");
+            self.recorder.clone().within(started).await.expect("the write succeeds");
         }
     }
 

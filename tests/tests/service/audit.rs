@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tests::{Call, Tenant, World};
 
 mod actions;
+mod deliveries;
 mod endpoints;
 mod list;
 mod races;

@@ -3,10 +3,12 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    item::{TESTED_AT, WEBHOOK_ENDPOINT_ID},
-    table::{Endpoints, NOT_FOUND},
+    audited,
+    item::{TESTED_AT, URL, WEBHOOK_ENDPOINT_ID},
+    table::{Endpoints, NOT_FOUND, record},
 };
 use crate::{
+    audit::{Action, Entry, initial},
     aws::{
         dynamo::{Item, number},
         transaction::{Marker, Transaction},
@@ -44,13 +46,13 @@ impl Endpoints {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
         // A round fails only if a concurrent test was counted first, so the limit on tests also limits the rounds.
         for round in 0..=TESTS {
-            let record = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
-            let times = with(&times(&record), now)?;
+            let item = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, URL, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
+            let times = with(&times(&item), now)?;
             if round == 0 {
                 let payload = log.payload_rows(tenant, &test.id, &Payload::test(id, sample), now);
                 log.put_all(payload.into_iter().chain([log.due_row(tenant, test, now)])).await?;
             }
-            let is_unchanged = match record.get(TESTED_AT.name()) {
+            let is_unchanged = match item.get(TESTED_AT.name()) {
                 Some(before) => TESTED_AT.equals(before.clone()),
                 None => WEBHOOK_ENDPOINT_ID.exists().and(TESTED_AT.is_absent()),
             };
@@ -60,6 +62,9 @@ impl Endpoints {
                 .only_if(is_unchanged);
             let transaction = Transaction::new("testing an endpoint").update(count);
             let transaction = log.begin_in(transaction, log.first_row(tenant, test, None, now)).once(once);
+            let target = audited::target(id, record(&item).optional_text(URL));
+            let sample = [initial("event", sample.as_str())];
+            let transaction = transaction.record(Entry::new(Action::WebhookTested, tenant, target).with(sample))?;
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(()),
                 Some(0) => {}

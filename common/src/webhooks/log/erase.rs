@@ -26,11 +26,13 @@ use super::{
     table::{Log, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
 };
 use crate::{
+    audit::Entry,
     aws::{
         batch::{CONCURRENCY, batch_write, delete_request, put_request},
         dynamo::{Attribute, Item, Record, number, query_all, query_page, text},
         expression::select,
         rounds,
+        transaction::Transaction,
     },
     error::{Conflict, Error, Result},
     id::TenantId,
@@ -46,6 +48,11 @@ const ERASING: &str = "erasing a delivery";
 const FORGETTING: &str = "forgetting deliveries";
 
 impl Log {
+    /// Records that an erasure was requested.
+    pub(in crate::webhooks) async fn record_erasure(&self, entry: Entry) -> Result<()> {
+        Transaction::new("recording an erasure").record(entry)?.commit(&self.dynamodb).await
+    }
+
     /// Erases a delivery. If it was already erased, the recorded time does not change. Returns the delivery if it shares
     /// its payload with others, for [`Self::erase_shared`].
     ///

@@ -28,6 +28,7 @@ use super::{
     table::{INDEX, Key, Log, index_key, key_of},
 };
 use crate::{
+    audit::{self, Action, Entry, TargetKind, initial},
     aws::{
         batch::CONCURRENCY,
         dynamo::{Item, Record, attributes, boolean, number, query_all, query_page, text},
@@ -111,6 +112,12 @@ impl Log {
                 waiting.map_or_else(|| Recovery::new(endpoint, time, status), |waiting| waiting.widened(time));
             let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
+            let changes = [
+                initial("status", status.as_str()),
+                initial("since", recovery.since),
+                initial("until", recovery.until),
+            ];
+            let target = audit::target(TargetKind::Endpoint, endpoint, None);
             let transaction = match waiting {
                 Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
                     return Ok(Break(recovery.id));
@@ -121,7 +128,8 @@ impl Log {
                 }
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
-            match transaction.first_refused(&self.dynamodb).await? {
+            let entry = Entry::new(Action::RecoveryStarted, tenant, target).with(changes);
+            match transaction.record(entry)?.first_refused(&self.dynamodb).await? {
                 None => Ok(Break(recovery.id)),
                 // The same call was made concurrently and came first. The caller reads its response.
                 Some(0) if call.is_some() => Err(Error::Busy),

@@ -19,6 +19,7 @@ use super::{
     },
 };
 use crate::{
+    audit::{self, Action, Entry, TargetKind, initial},
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, boolean, number, query_page, text},
@@ -248,10 +249,15 @@ impl Log {
             .only_if(ATTEMPTS.equals(number(before.attempts.into())))
             .only_if(STATUS.equals(text(before.status)))
             .only_if(ERASED_AT.is_absent());
-        if once.is_some() || !moved.is_empty() {
+        let entry = (after.trigger == Trigger::Resend).then(|| {
+            let target = audit::target(TargetKind::Delivery, after.id, after.job_id.clone());
+            let endpoint = after.webhook_endpoint_id.map(|id| initial("webhook_endpoint_id", id));
+            Entry::new(Action::DeliveryResent, tenant, target).with(endpoint)
+        });
+        if entry.is_some() || once.is_some() || !moved.is_empty() {
             let transaction = Transaction::new("resending a delivery").update(update);
             let transaction = moved.into_iter().fold(transaction, |all, Row(item)| all.put(&self.table, item));
-            let transaction = transaction.once(once);
+            let transaction = entry.into_iter().try_fold(transaction.once(once), Transaction::record)?;
             return match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(true),
                 Some(0) => Ok(false),

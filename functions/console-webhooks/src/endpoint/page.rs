@@ -130,6 +130,9 @@ pub(super) async fn page(
         section {
             h2 { "Settings" }
             (facts(&known.endpoint, now))
+            @if call.caller.check_owner().is_ok() {
+                p { a href={ "/console/audit?target=" (id) } { "View changes" } }
+            }
         }
         (forms::all(app, known, refused.as_ref(), now))
     };

@@ -327,6 +327,15 @@ async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     let id = &created["webhook_endpoint_id"];
     world.rpc_by_session(&owner.cookie, "webhooks/update", json!({"id": id, "description": "Ours"})).await.ok();
     world.deliver(event(&reader.id, "j")).await;
+    let delivery = world.only_logged(&reader.id).await.id.to_string();
+    for (route, fields) in [
+        ("webhooks/test", json!({"id": id})),
+        ("deliveries/resend", json!({"delivery_id": delivery})),
+        ("deliveries/recover", json!({"webhook_endpoint_id": id, "since": "2026-01-01T00:00:00Z"})),
+        ("deliveries/erase", json!({"job_id": "another"})),
+    ] {
+        world.rpc_by_session(&owner.cookie, route, fields).await.ok();
+    }
     world.rpc_by_session(&owner.cookie, "webhooks/delete", json!({"id": id})).await.ok();
 
     // One user declines an invitation and moves later, which deletes the user's own organization.

@@ -57,10 +57,15 @@ async fn pages_and_filters_find_each_entry_once() {
         json!({"action": "webhook.created"}),
         json!({"actor": key}),
         json!({"actor": key, "action": "webhook.deleted"}),
+        json!({"target": all[0]["target"]["id"]}),
+        json!({"target": all[0]["target"]["id"], "action": "webhook.created"}),
+        // The user's id is in every entry of their key, but only some entries are about the user.
+        json!({"target": tenant.user}),
+        json!({"target": "unknown"}),
     ] {
         let is_wanted = |entry: &&Value| {
             let is = |name: &str, value: &Value| filter[name].is_null() || filter[name] == *value;
-            is("action", &entry["action"]) && is("actor", &entry["actor"]["id"])
+            is("action", &entry["action"]) && is("actor", &entry["actor"]["id"]) && is("target", &entry["target"]["id"])
         };
         let wanted: Vec<_> = all.iter().filter(is_wanted).cloned().collect();
         let (mut found, mut fields) = (Vec::new(), filter.clone());

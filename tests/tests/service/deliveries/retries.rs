@@ -1,6 +1,6 @@
 //! The retry schedule, and how it ends.
 
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{audit::Recorder, timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
 use tests::{Receiver, World, callback, event, receiver::Scripted, records, world::log::due_message};
 
@@ -51,7 +51,8 @@ async fn a_delivery_fails_after_its_last_attempt_and_can_be_resent() {
     assert_eq!(failed.job_id, "j");
 
     let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
-    let again = log.resend(&owner, &failed.id, None, now).await.expect("it is resent");
+    let recorder = Recorder::system(&world.delivering()).expect("settings");
+    let again = recorder.within(log.resend(&owner, &failed.id, None, now)).await.expect("it is resent");
     world.enqueue("deliveries", due_message(&tenant.id, &again)).await;
     world.poll("deliveries").await;
     let received = receiver.received().await;
