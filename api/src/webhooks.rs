@@ -300,10 +300,17 @@ macro_rules! with_options {
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schemars(with = "Timestamp")]
             pub previous_secret_expires_at: Option<Timestamp>,
-            /// When the endpoint started failing. No delivery has succeeded since then. Absent while deliveries succeed.
+            /// The time of the first failed attempt after the last success, if the endpoint is failing: at least three
+            /// attempts in a row have failed, the first of them at least five minutes ago, or a delivery has failed
+            /// permanently. Absent if the endpoint is not failing.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schemars(with = "Timestamp")]
             pub failing_since: Option<Timestamp>,
+            /// When a delivery first failed permanently, after all its attempts. None has succeeded since then. The service
+            /// disables the endpoint if this continues for days. Absent if no delivery has failed since the last success.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Timestamp")]
+            pub first_failed_delivery_at: Option<Timestamp>,
             /// When the service disabled the endpoint; absent if the service has not disabled it.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schemars(with = "Timestamp")]

@@ -361,7 +361,7 @@ impl World {
     }
 
     fn mail(&self, body: &[u8]) -> Answer {
-        let mut mail = Mail { to: String::new(), subject: String::new(), text: String::new() };
+        let mut mail = Mail { at: self.now(), to: String::new(), subject: String::new(), text: String::new() };
         for (name, value) in url::form_urlencoded::parse(body) {
             match name.as_ref() {
                 "Destination.ToAddresses.member.1" => mail.to = value.into_owned(),

@@ -32,6 +32,7 @@ pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
+    pub(crate) at: Time,
     pub(crate) to: String,
     pub(crate) subject: String,
     pub(crate) text: String,

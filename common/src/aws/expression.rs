@@ -69,6 +69,11 @@ impl Attribute {
         Expression::new(format!("{self} < ?"), [value])
     }
 
+    /// True if both attributes exist, and this one is below the other.
+    pub(crate) fn is_below_that_of(self, other: Self) -> Condition {
+        Expression::new(format!("{self} < {other}"), [])
+    }
+
     pub(crate) fn is_at_most(self, value: AttributeValue) -> Condition {
         Expression::new(format!("{self} <= ?"), [value])
     }

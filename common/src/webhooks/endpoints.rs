@@ -4,6 +4,7 @@
 //! [`Notice`](notice::Notice) while an email to the tenant is pending.
 
 pub mod announce;
+mod attempts;
 mod audited;
 mod concurrency;
 mod draining;
@@ -20,12 +21,14 @@ pub mod notice;
 mod options;
 mod pulled;
 mod records;
+mod streak;
 mod table;
 mod tested;
 mod view;
 mod wanted;
 
 pub use self::{
+    attempts::Attempts,
     concurrency::Concurrency,
     draining::Draining,
     gate::{Gate, Gated, SECOND, Shown},
@@ -34,6 +37,7 @@ pub use self::{
     last_error::LastError,
     options::{Options, OptionsChange},
     records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
+    streak::{LONG, Streak},
     table::Endpoints,
     view::EndpointView,
     wanted::{Change, NewEndpoint},

@@ -26,11 +26,11 @@ pub(crate) struct Known {
     pub(crate) open: Open,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
-    /// The oldest failed delivery.
-    pub(crate) oldest_failed: Option<Delivery>,
     /// The deliveries from the last 24 hours that were read.
     pub(crate) counted: Statistics,
-    /// Whether a delivery is known to have succeeded since [`in_doubt_since`]; also true if there is no doubt.
+    /// Since when the endpoint is failing, if it is.
+    pub(crate) failing_since: Option<Timestamp>,
+    /// Whether a delivery is known to have succeeded since a user enabled the endpoint; also true if none did.
     pub(crate) is_proven: bool,
 }
 
@@ -64,17 +64,18 @@ impl Known {
         open: &[Open],
         now: Timestamp,
     ) -> Result<Vec<Self>> {
-        let oldest: Vec<_> = open.iter().flat_map(|open| [open.pending.oldest, open.failed.oldest]).flatten().collect();
+        let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
         let read = app.log.known(tenant, &oldest).await?;
         let known = endpoints.into_iter().zip(open).map(async |(endpoint, open)| {
-            let oldest = |backlog: &Backlog| backlog.oldest.and_then(|id| read.get(&id).cloned());
-            let (oldest_pending, oldest_failed) = (oldest(&open.pending), oldest(&open.failed));
-            let is_proven = match in_doubt_since(&endpoint, oldest_pending.as_ref()) {
+            let oldest_pending = open.pending.oldest.and_then(|id| read.get(&id).cloned());
+            let is_pushed = endpoint.active && endpoint.kind == Kind::Push;
+            let is_proven = match endpoint.enabled_at.filter(|_| is_pushed) {
                 Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, LOOKED_AT, now).await?,
                 None => true,
             };
-            let (open, counted) = (open.clone(), Statistics::default());
-            Ok(Self { endpoint, open, oldest_pending, oldest_failed, counted, is_proven })
+            let (open, counted, failing_since) =
+                (open.clone(), Statistics::default(), endpoint.health.failing_since(now));
+            Ok(Self { endpoint, open, oldest_pending, counted, failing_since, is_proven })
         });
         let known: Vec<_> = known.collect();
         stream::iter(known).buffered(CONCURRENCY).try_collect().await
@@ -105,18 +106,6 @@ impl Known {
     pub(crate) fn is_pending(&self) -> bool {
         self.open.pending.count > 0
     }
-}
-
-/// Returns when it became unknown whether an active endpoint's receiver accepts deliveries: at the first failed attempt
-/// of its oldest pending delivery, or when a user enabled the endpoint.
-pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&Delivery>) -> Option<Timestamp> {
-    if !endpoint.active || endpoint.kind == Kind::Pull {
-        return None;
-    }
-    let failing = failures(endpoint, oldest_pending).first().map(|first| first.at);
-    // The item contains the time of a success only if the receiver was known to be failing.
-    let is_healed = |since: Timestamp| endpoint.enabled_at.is_none() && endpoint.healthy_at >= Some(since);
-    failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
 }
 
 /// Returns a delivery's failed attempts since the endpoint was enabled, oldest first. Only attempts stored in the

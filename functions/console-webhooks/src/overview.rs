@@ -48,22 +48,20 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    // Of the endpoints without a recorded problem, those with recent errors come first, because all their attempts may
-    // be failing.
-    endpoints.sort_by_key(|endpoint| (urgency(endpoint), Reverse(erred_at(endpoint, now))));
+    // Of the endpoints with the same urgency, those with recent errors come first.
+    endpoints.sort_by_key(|endpoint| (urgency(endpoint, now), Reverse(erred_at(endpoint, now))));
     let pages = endpoints.len().div_ceil(SHOWN).max(1);
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
     let all = endpoints.len();
     let shown: Vec<_> = endpoints.drain((page - 1) * SHOWN..(page * SHOWN).min(all)).collect();
     let mut troubles = Troubles::default();
-    endpoints.iter().for_each(|endpoint| troubles.add(urgency(endpoint)));
+    endpoints.iter().for_each(|endpoint| troubles.add(urgency(endpoint, now)));
     let (mut rows, elsewhere) = tokio::try_join!(
         Known::read(&app, tenant, shown, Bound::Deliveries(READ), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
     rows.sort_by_key(|row| State::of(row).urgency());
     rows.iter().for_each(|row| troubles.add(State::of(row).urgency()));
-    troubles.failing += elsewhere.iter().filter(|other| other.is_erring).count();
     let (banners, more) = {
         let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
         let more = all.len().saturating_sub(BANNERS);
@@ -87,7 +85,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 (troubles) "."
                 (totals(&rows, pages))
             }
-            (elsewhere::notice(&elsewhere, page))
+            (elsewhere::notice(&elsewhere, page, now))
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             (table::table(&rows, now))

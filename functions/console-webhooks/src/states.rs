@@ -15,10 +15,8 @@ use crate::numbers::{Known, failures};
 /// An endpoint's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Deliveries have failed permanently since this time.
+    /// All attempts have failed since this time.
     Failing(Timestamp),
-    /// All attempts have failed since this time, but no delivery has failed permanently yet.
-    Erring(Timestamp),
     /// The service disabled the endpoint.
     Disabled(DisabledReason),
     /// The oldest pending delivery has failed attempts and is waiting for a retry.
@@ -39,20 +37,16 @@ pub(crate) enum State {
     Inactive,
 }
 
-/// An endpoint is erring after this many failed attempts in a row.
-const IN_A_ROW: usize = 2;
-
 impl State {
     /// Derives the state from the endpoint's item and its deliveries.
     pub(crate) fn of(known: &Known) -> Self {
-        let Known { endpoint, open, oldest_pending, counted, is_proven, .. } = known;
+        let Known { endpoint, open, oldest_pending, counted, failing_since, is_proven } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
         let missed = open.failed.count + known.held().count;
-        match (endpoint.disabled, endpoint.failing_since, failures.first()) {
+        match (endpoint.disabled, *failing_since, failures.first()) {
             (Some((_, reason)), ..) if !endpoint.active => Self::Disabled(reason),
             _ if !endpoint.active => Self::Inactive,
             (_, Some(since), _) => Self::Failing(since),
-            (.., Some(first)) if !is_proven && failures.len() >= IN_A_ROW => Self::Erring(first.at),
             (.., Some(_)) => Self::Retrying,
             _ if !is_proven => Self::Untried,
             _ if oldest_pending.is_some() => Self::Waiting,
@@ -66,7 +60,7 @@ impl State {
     /// The order on the first page: problems first.
     pub(crate) fn urgency(self) -> u8 {
         match self {
-            Self::Failing(_) | Self::Erring(_) => 0,
+            Self::Failing(_) => 0,
             Self::Disabled(_) => 1,
             Self::Inactive => 3,
             _ => 2,
@@ -75,7 +69,7 @@ impl State {
 
     pub(crate) fn badge(self) -> Markup {
         match self {
-            Self::Failing(_) | Self::Erring(_) => badge("bad", TRIANGLE, "Failing"),
+            Self::Failing(_) => badge("bad", TRIANGLE, "Failing"),
             Self::Disabled(DisabledReason::Gone) => badge("bad", SQUARE, "Disabled: HTTP 410"),
             Self::Disabled(DisabledReason::Failing) => badge("bad", SQUARE, "Disabled: failing"),
             Self::Inactive => badge("", RING, "Disabled by your team"),
@@ -99,8 +93,7 @@ impl State {
             Self::Disabled(DisabledReason::Failing) => {
                 Some("We disabled this endpoint because its deliveries failed for too long.")
             }
-            Self::Failing(_) => Some("Deliveries failed after all their attempts. New events are still sent."),
-            Self::Erring(_) => {
+            Self::Failing(_) => {
                 Some("All attempts fail. Pending deliveries are retried, and new events are still sent.")
             }
             Self::Inactive => Some("Only test events are sent until you enable the endpoint."),

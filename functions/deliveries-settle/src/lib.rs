@@ -27,7 +27,7 @@ use common::{
             Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
             retry_schedule,
         },
-        endpoints::{Endpoint, Endpoints, disable_after},
+        endpoints::{Attempts, Endpoint, Endpoints, disable_after},
         erasure::Erasure,
         log::Log,
     },
@@ -227,8 +227,10 @@ impl App {
             };
             if self.log.settle(tenant, &was, &after, now).await? {
                 if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
-                    // Only logged, because the settlement is recorded, and the next error will update the endpoint.
-                    if let Err(error) = self.endpoints.note_error(tenant, &after, endpoint.health.erred_at).await {
+                    let noted = Attempts::last_of(&after);
+                    let noted = self.endpoints.note_attempts(tenant, endpoint.id, endpoint.health, &noted, now).await;
+                    // Only logged, because the settlement is recorded, and the next attempt will update the endpoint.
+                    if let Err(error) = noted {
                         common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
                     }
                 }

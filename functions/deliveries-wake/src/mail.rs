@@ -14,15 +14,17 @@ use common::{
 };
 use url::Url;
 
-/// The deliveries that have failed since their endpoint began to fail.
+/// The deliveries whose latest attempt has failed since their endpoint began to fail.
 pub(crate) struct FailedDeliveries {
-    /// The number of deliveries counted.
+    /// The number of those counted that have failed permanently.
     pub(crate) count: usize,
-    /// Whether all deliveries were counted.
+    /// Whether all of these were counted.
     pub(crate) is_complete: bool,
-    /// The first failed attempt of the counted deliveries, if it is known.
-    pub(crate) first: Option<Timestamp>,
-    /// The delivery that failed last.
+    /// The number of those counted that wait for another attempt.
+    pub(crate) pending: usize,
+    /// The number of failed attempts in the states of these deliveries.
+    pub(crate) attempts: usize,
+    /// The delivery whose attempt failed last.
     pub(crate) newest: Option<Delivery>,
 }
 
@@ -62,7 +64,7 @@ pub(crate) fn about(
         ),
         None => (
             format!("Endpoint {name} is failing"),
-            format!("An endpoint of {organization} is failing: deliveries to it have failed after all their attempts."),
+            format!("An endpoint of {organization} is failing: no attempt to deliver to it succeeds."),
             failing(notice, disable_after),
         ),
         Some((_, reason)) => {
@@ -147,14 +149,17 @@ fn recovered(failures: &FailedDeliveries) -> &'static str {
 
 /// Describes what happens while the endpoint is failing, and when it will be disabled.
 fn failing(notice: &Notice, disable_after: Duration) -> String {
-    let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
+    let end = notice.health.failed_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
     let end = end.map_or_else(String::new, |end| {
         let end = end.readable();
-        format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
+        format!(
+            " If no delivery succeeds, the first delivery that fails permanently after {end} disables the endpoint."
+        )
     });
     format!(
-        "Failed deliveries are not resent automatically. To see the receiver's latest response and to resend the \
-         deliveries, open the endpoint's page. New events are still sent, and we email you when a delivery succeeds.{end}"
+        "Pending deliveries are retried, new events are still sent, and we email you when a delivery succeeds. Failed \
+         deliveries are not resent automatically. To see the receiver's latest response and to resend them, open the \
+         endpoint's page.{end}"
     )
 }
 
@@ -211,23 +216,25 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, Str
         },
         ("Endpoint ID", notice.endpoint.to_string()),
     ]);
-    let since = notice.failing_since.or(notice.told_since.filter(|_| notice.is_recovery()));
-    facts.extend(
-        failures
-            .first
-            .filter(|first| since.is_some_and(|since| *first < since))
-            .map(|first| ("First failed attempt", first.readable())),
-    );
-    facts.extend(since.map(|since| ("First permanent failure", since.readable())));
+    let since = notice.failing_since.or(notice.health.told_since.filter(|_| notice.is_recovery()));
+    facts.extend(since.map(|since| ("First failed attempt", since.readable())));
+    facts.extend(notice.health.failed_since.map(|since| ("First permanent failure", since.readable())));
     facts.extend(notice.disabled.map(|(at, _)| ("Disabled", at.readable())));
     if notice.is_recovery() {
-        facts.extend(notice.healthy_at.map(|at| ("Works since", at.readable())));
+        facts.extend(notice.health.healthy_at.map(|at| ("Works since", at.readable())));
         let number = number(failures, failures.count);
         facts.push(("Failed deliveries", if failures.count == 0 { number } else { format!("{number} can be resent") }));
         return facts;
     }
     // The index may not contain the newest failures yet.
-    facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
+    let known = notice.health.streak.map_or(1, |streak| usize::try_from(streak.attempts).unwrap_or(usize::MAX));
+    facts.push(("Failed attempts", format!("{} or more", failures.attempts.max(known))));
+    if failures.pending > 0 {
+        facts.push(("Pending deliveries", format!("{} or more", failures.pending)));
+    }
+    if notice.health.failed_since.is_some() {
+        facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
+    }
     if let Some(newest) = &failures.newest {
         if newest.event.is_of_a_job() {
             facts.push(("Last failed job", unlinked(&newest.job_id)));

@@ -14,7 +14,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, MAX_AGE, Status},
         endpoints::{
-            Endpoints, HoldFor,
+            Endpoints, HoldFor, LastError,
             announce::Failures,
             notice::{Notice, NoticeStep},
         },
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::mail::{self, FailedDeliveries, Held};
 
-/// The maximum number of notices that a sweep handles.
+/// The maximum number of notices that a sweep tries to send.
 const NOTICES: usize = 200;
 /// The maximum time that a sweep spends on notices, so a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
@@ -57,50 +57,55 @@ impl Notices {
         let mut pending = self.endpoints.pending_notices().await?;
         // In random order, so that no notice is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
-        let mut sent = Ok(());
-        for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
-            if let Err(error) = self.send_one(&tenant, endpoint, now).await {
-                common::log!("notice.failed", %tenant, %endpoint, ?error);
-                sent = Err(error);
+        let (mut sent, mut tried) = (Ok(()), 0);
+        for (tenant, endpoint) in pending.into_iter().take_while(|_| Instant::now() < end) {
+            match self.send_one(&tenant, endpoint, now).await {
+                Ok(is_due) => tried += usize::from(is_due),
+                Err(error) => {
+                    common::log!("notice.failed", %tenant, %endpoint, ?error);
+                    (sent, tried) = (Err(error), tried + 1);
+                }
+            }
+            if tried >= NOTICES {
+                break;
             }
         }
         sent
     }
 
-    async fn send_one(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
-        let Some(notice) = self.endpoints.notice(tenant, endpoint).await? else { return Ok(()) };
+    /// Sends a notice if it is due, and returns whether it was.
+    async fn send_one(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<bool> {
+        let Some(notice) = self.endpoints.notice(tenant, endpoint, now).await? else { return Ok(false) };
         match notice.step(now) {
-            NoticeStep::Wait => return Ok(()),
+            NoticeStep::Wait => return Ok(false),
             NoticeStep::Drop => {}
             NoticeStep::GiveUp => {
                 common::log!("notice.abandoned", %tenant, %endpoint);
                 metrics::count("NoticeGivenUp");
             }
             NoticeStep::Send => {
-                let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
+                let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(true) };
                 let failures = self.failures(tenant, &notice, now).await?;
                 self.announce(tenant, &notice, &failures).await?;
                 // Only logged, because the tenant's address may be wrong, which is not a failure of the sweep.
-                return match self.mail(tenant, &notice, &failures, now).await {
-                    Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
-                    Err(error) => {
-                        common::log!("notice.email_failed", %tenant, %endpoint, ?error);
-                        Ok(())
-                    }
-                };
+                match self.mail(tenant, &notice, &failures, now).await {
+                    Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await?,
+                    Err(error) => common::log!("notice.email_failed", %tenant, %endpoint, ?error),
+                }
+                return Ok(true);
             }
         }
-        self.endpoints.settle_notice(tenant, &notice, None).await
+        self.endpoints.settle_notice(tenant, &notice, None).await.map(|()| true)
     }
 
     /// Sends the events to other endpoints. Their attempts are due immediately.
     async fn announce(&self, tenant: &TenantId, notice: &Notice, failures: &FailedDeliveries) -> Result<()> {
         let now = Timestamp::now();
-        // The index may not contain the first failure yet.
-        let count = failures.count.max(usize::from(!notice.is_recovery()));
+        // The index may not contain the first permanent failure yet.
+        let count = failures.count.max(usize::from(notice.health.failed_since.is_some()));
         let last = failures.last().map(|attempt| attempt.outcome.as_ref());
         let reason = last.or(notice.last_error.as_ref().map(|error| error.reason.as_str()));
-        let failures = Failures { count, reason, newest: failures.newest.as_ref() };
+        let failures = Failures { count, pending: failures.pending, reason, newest: failures.newest.as_ref() };
         self.endpoints.announce((&self.log, &self.queues), tenant, notice, failures, self.hold_for, now).await
     }
 
@@ -135,21 +140,24 @@ impl Notices {
         sent
     }
 
-    /// Reads the deliveries that have failed since the endpoint began to fail.
+    /// Reads the deliveries whose latest attempt has failed since the endpoint began to fail.
     async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<FailedDeliveries> {
         let since = notice.since(now);
-        let earliest = since.before(MAX_AGE);
-        let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
-        let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
-        let is_complete = page.next.is_none();
-        let mut deliveries = page.deliveries;
-        deliveries.retain(|delivery| delivery.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
-        let count = deliveries.len();
+        let search = async |status| {
+            let filter = Filter { status: Some(status), since: Some(since.before(MAX_AGE)), ..Filter::default() };
+            let mut page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
+            page.deliveries.retain(|delivery| LastError::of(delivery).is_some_and(|error| error.at >= since));
+            Ok(page)
+        };
+        let (failed, pending) = futures::try_join!(search(Status::Failed), search(Status::Pending))?;
+        let (count, is_complete) = (failed.deliveries.len(), failed.next.is_none());
+        let number = pending.deliveries.len();
+        let deliveries: Vec<_> = failed.deliveries.into_iter().chain(pending.deliveries).collect();
         let attempts = deliveries.iter().flat_map(Delivery::attempts_so_far);
-        let first = attempts.filter(|attempt| attempt.outcome != "delivered").map(|attempt| attempt.at).min();
-        let ended_at = |delivery: &Delivery| delivery.last_attempt.as_ref().map(|attempt| attempt.at);
-        let newest = deliveries.into_iter().max_by_key(ended_at);
-        Ok(FailedDeliveries { count, is_complete, first, newest })
+        let attempts = attempts.filter(|attempt| attempt.outcome != "delivered" && attempt.at >= since).count();
+        let began_at = |delivery: &Delivery| delivery.last_attempt.as_ref().map(|attempt| attempt.at);
+        let newest = deliveries.into_iter().max_by_key(began_at);
+        Ok(FailedDeliveries { count, is_complete, pending: number, attempts, newest })
     }
 
     /// Counts the deliveries held for the endpoint. New ones are held until `until`.

@@ -389,10 +389,8 @@ impl Round<'_> {
     /// before it sent the message for the next attempt.
     async fn follow(&self, delivery: &Delivery, lane: &Lane, now: Timestamp) -> Result<()> {
         let Self { tenant, ledger, .. } = self;
-        if delivery.status == Status::Failed || delivery.erased_at.is_some() {
-            let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
-            ledger.follow(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
-        }
+        let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
+        ledger.follow(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
         // Otherwise, the delivery may have been resent.
         let was_attempted = self.record.is_repeated || delivery.trigger == Trigger::Schedule;
         let next = DueAttempt::soon(tenant, delivery, now).filter(|_| was_attempted);

@@ -111,7 +111,7 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
     for first in firsts.iter() {
         if let Some(delivery) = known
             .get(&first.delivery.webhook_id)
-            .filter(|delivery| delivery.failed_with(1) || delivery.erased_at.is_some())
+            .filter(|delivery| delivery.attempts <= 1 || delivery.erased_at.is_some())
         {
             ledger.follow(tenant, delivery, first.health(), false, now).await?;
         }

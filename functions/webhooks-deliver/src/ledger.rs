@@ -215,7 +215,7 @@ impl Ledger {
         self.spread(&mut entries, now).await;
         self.advance_all(&mut entries).await;
         let next = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
-        news::note(&self.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
+        news::note(&self.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
         self.prepare(&mut entries, next, is_repeated, now).await;
         let is_made = |entry: &&Entry| entry.written.is_ok();
         let made = entries.iter().filter(is_made).filter_map(|entry| entry.ended.due.parked.as_ref());
@@ -436,7 +436,7 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<()> {
         self.erasure(tenant, now).of_unkept(delivery).await?;
-        if delivery.status != Status::Failed {
+        if !matches!(delivery.status, Status::Failed | Status::Pending) {
             return Ok(());
         }
         let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);

@@ -27,8 +27,8 @@ enum Step {
     /// Repeat what follows: this record made the last attempt, but the process may have died before it had updated the
     /// endpoint, or erased the payload.
     NoteEnded,
-    /// Send a message. If this record has already made its attempt, and the process may have died before sending the
-    /// next attempt's message, send that one. If this record is early, send the same message again.
+    /// Send a message. If this record has already made its attempt, and the process may have died before updating the
+    /// endpoint or sending the next attempt's message, do both. If this record is early, send the same message again.
     SendOn,
     /// Make the attempt.
     Attempt,
@@ -65,16 +65,17 @@ pub(crate) async fn attempt(
         // The log's retention has deleted the delivery.
         return Ok(());
     };
-    match step(&delivery, &due, record.is_repeated, now) {
-        Step::Drop => return Ok(()),
-        Step::NoteEnded => {
-            let endpoint = match delivery.webhook_endpoint_id {
-                Some(id) => endpoints.find(&due.tenant, id).await?,
-                None => None,
-            };
-            let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
-            return Ok(ledger.follow(&due.tenant, &delivery, health, false, now).await?);
-        }
+    let step = step(&delivery, &due, record.is_repeated, now);
+    if record.is_repeated && matches!(step, Step::NoteEnded | Step::SendOn) {
+        let endpoint = match delivery.webhook_endpoint_id {
+            Some(id) => endpoints.find(&due.tenant, id).await?,
+            None => None,
+        };
+        let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
+        ledger.follow(&due.tenant, &delivery, health, false, now).await?;
+    }
+    match step {
+        Step::Drop | Step::NoteEnded => return Ok(()),
         Step::SendOn => {
             if delivery.pull.is_some() {
                 // Receiving a delivery moves its due time without writing a due row for the end of the lease.

@@ -1,9 +1,19 @@
 //! Checks endpoints, and the notices to their tenants.
 
+use std::time::Duration;
+
+use common::webhooks::endpoints::LONG;
 use serde_json::Value;
 
-use super::{Check, ends};
-use crate::run::{Endpoint, pending, time};
+use super::{Allowance, Check, Logged, ends};
+use crate::{
+    run::{Endpoint, Within, pending, time},
+    script::Time,
+    world::{Mail, stamp},
+};
+
+/// The minimum time between two emails that an endpoint is failing.
+const HOUR: Duration = Duration::from_secs(3600);
 
 impl Check<'_> {
     /// 10. Endpoints.
@@ -38,6 +48,7 @@ impl Check<'_> {
                          {recovered} that it works again"
                     ));
                 }
+                self.outages(&mut wrong, (number, index), endpoint, &about);
                 let is_impaired = row.is_some_and(|row| row.get("failing_since").or(row.get("disabled_at")).is_some());
                 let is_disabled = row.is_some_and(|row| row.get("disabled_at").is_some());
                 if is_impaired && about.is_empty() || is_disabled && disabled == 0 {
@@ -53,6 +64,67 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("endpoints and emails match their history", wrong));
     }
 
+    /// Checks that an outage is reported within ten minutes and once, and that nothing else is.
+    fn outages(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, about: &[&Mail]) {
+        let Allowance { stale, apart, faults, has_duplicates, .. } = self.allowance;
+        let here = (tenant, Some(index));
+        let taken = self.posts.iter().filter(|post| post.to == here && post.taken);
+        let successes: Vec<_> = taken.map(|post| Within { from: post.at, to: post.ended.unwrap_or(post.at) }).collect();
+        let changes = endpoint.switches.iter().map(|(_, when)| *when).chain(endpoint.deleted);
+        let ends_of_outages: Vec<_> = successes.iter().copied().chain(changes).collect();
+        let is_failing = |mail: &&&Mail| mail.subject.ends_with("is failing");
+        let mails: Vec<_> = about.iter().filter(is_failing).map(|mail| mail.at).collect();
+        let own = || self.logged.iter().filter(|it| (it.tenant, it.endpoint) == here && !it.is_test());
+        let begins = |attempt: &Value| time(&attempt["at"]);
+
+        // Calls that fail may leave out an attempt, and delay an email.
+        let patience = if faults == 0 { 60 * (self.world.script.sweep_every + 1) } else { 3600 };
+        for logged in own() {
+            for attempts in logged.attempts.windows(usize::try_from(LONG.0).expect("few") + faults) {
+                let (Some(first), Some(last)) = (attempts.first(), attempts.last()) else { continue };
+                let (first, last) = (begins(first), ends(last));
+                let latest = (first + LONG.1).max(last) + Duration::from_secs(patience) + stale;
+                // An attempt within five seconds after a success is not counted.
+                let is_over = |end: &Within| end.from <= latest && end.to + stale + Duration::from_secs(5) >= first;
+                let is_failed = attempts.iter().all(|attempt| attempt["outcome"] != "delivered");
+                if !is_failed || ends_of_outages.iter().any(is_over) || latest > self.world.now() {
+                    continue;
+                }
+                let healthy = ends_of_outages.iter().map(|end| end.to).filter(|to| *to < first).max();
+                let is_told = about.iter().any(|mail| mail.at <= latest && Some(mail.at + stale) >= healthy);
+                // There is at most one email an hour.
+                let is_early = mails.iter().any(|at| *at <= latest && *at + HOUR + Duration::from_secs(60) >= first);
+                if !is_told && !is_early {
+                    wrong.push(format!(
+                        "the outage of endpoint {index} of {tenant} from {} on was not reported by {}",
+                        stamp(first),
+                        stamp(latest)
+                    ));
+                }
+            }
+        }
+        let is_repeated = |pair: &&[Time]| {
+            !ends_of_outages.iter().any(|end| end.to + stale >= pair[0] && end.from <= pair[1] + apart)
+        };
+        if mails.windows(2).filter(is_repeated).count() > faults {
+            wrong.push(format!("an outage of endpoint {index} of {tenant} was reported twice"));
+        }
+        for at in mails.into_iter().filter(|_| faults == 0 && !has_duplicates) {
+            let healthy = successes.iter().filter(|success| success.to + stale < at).map(|it| it.from).max();
+            let healthy = healthy.unwrap_or_default();
+            let has_failed = |logged: &Logged| {
+                logged.failed_at().is_some_and(|failed| failed + stale >= healthy && failed <= at + apart)
+            };
+            let failed = own().flat_map(|logged| &logged.attempts).filter(|attempt| attempt["outcome"] != "delivered");
+            let failed = failed.map(begins).filter(|began| *began + stale >= healthy && *began <= at + apart);
+            let failed: Vec<_> = failed.collect();
+            let is_long = failed.iter().min().is_some_and(|first| *first + LONG.1 <= at + apart);
+            if !own().any(has_failed) && !(is_long && failed.len() >= usize::try_from(LONG.0).expect("few")) {
+                wrong.push(format!("endpoint {index} of {tenant} was reported as failing at {}", stamp(at)));
+            }
+        }
+    }
+
     /// Checks the receiver's health in the endpoint's item.
     fn health(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, row: &Value) {
         let (slack, here) = (self.allowance.stale, (tenant, Some(index)));
@@ -63,11 +135,11 @@ impl Check<'_> {
         let last_start = successes().map(|attempt| time(&attempt["at"])).max();
         let last_switch = endpoint.switches.last().map(|(_, when)| when.to);
         let failed = own().filter(|logged| !logged.is_test()).filter_map(|logged| Some((logged.failed_at()?, logged)));
-        let (is_active, is_failing) = (row["active"]["BOOL"] == true, row.get("failing_since").is_some());
+        let (is_active, has_failed) = (row["active"]["BOOL"] == true, row.get("failing_since").is_some());
         for (at, logged) in failed.clone() {
             let is_newest = [last_success, last_switch].into_iter().flatten().all(|other| other + slack < at);
             let is_gone = logged.delivery["last_attempt"]["status_code"] == 410;
-            if is_newest && !is_failing && is_active {
+            if is_newest && !has_failed && is_active {
                 wrong.push(format!(
                     "endpoint {index} of {tenant} is not failing, although {} has failed",
                     logged.text("webhook_id")
@@ -83,7 +155,8 @@ impl Check<'_> {
         // If the call that records the receiver's state fails, the next attempt records it.
         let last_failed = failed.map(|(at, _)| at).max();
         let is_well = last_start.is_some_and(|start| last_failed.is_none_or(|at| at + slack + slack < start));
-        if is_failing && is_well && self.allowance.faults == 0 && is_active {
+        let is_failing = has_failed || row.get("streak").is_some();
+        if has_failed && is_well && self.allowance.faults == 0 && is_active {
             wrong.push(format!("endpoint {index} of {tenant} is failing after a success"));
         }
         let (after, span) = (self.world.script.disable_after, self.world.now().as_secs());

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod mails;
+mod outages;
 mod webhooks;
 
 use common::timestamp::Timestamp;

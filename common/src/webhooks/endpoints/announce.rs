@@ -34,9 +34,11 @@ use crate::{
 pub struct Failures<'a> {
     /// The number of counted deliveries that have failed since the endpoint began to fail.
     pub count: usize,
-    /// The reason for the latest failure.
+    /// The number of counted deliveries that wait for another attempt after a failed one.
+    pub pending: usize,
+    /// The reason for the latest failed attempt.
     pub reason: Option<&'a str>,
-    /// The delivery that failed last, if it is known.
+    /// The delivery whose attempt failed last, if it is known.
     pub newest: Option<&'a Delivery>,
 }
 
@@ -50,11 +52,12 @@ struct Members<'a> {
     reason: Option<&'a str>,
     failed: usize,
     at: Timestamp,
-    /// The delivery that failed last; null if the endpoint works again.
+    /// The delivery whose attempt failed last; null if the endpoint works again.
     delivery_id: Option<String>,
     job_id: Option<&'a str>,
     workflow: Option<&'a str>,
     outcome: Option<&'a str>,
+    pending: usize,
 }
 
 impl Notice {
@@ -91,6 +94,7 @@ impl Notice {
             job_id: newest.filter(|delivery| delivery.event.is_of_a_job()).map(|delivery| delivery.job_id.as_str()),
             workflow: newest.and_then(|delivery| delivery.workflow.as_deref()),
             outcome: newest.and_then(|delivery| delivery.last_attempt.as_ref()).map(|attempt| attempt.outcome.as_ref()),
+            pending: failures.pending,
         };
         serde_json::to_vec(&body).map_err(Error::internal("writing a notice"))
     }

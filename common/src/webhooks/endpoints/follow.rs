@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{health::Health, table::Endpoints};
+use super::{attempts::Attempts, health::Health, table::Endpoints};
 use crate::{
     error::Result,
     id::TenantId,
@@ -17,9 +17,10 @@ use crate::{
 
 impl Endpoints {
     /// Reports a failed delivery, and records the consequences of its last attempt for the endpoint. `health` is the
-    /// endpoint's health before the attempt; `None` if the endpoint is inactive or does not exist. If a process stopped
-    /// before it recorded the consequences, the call is repeated with `is_new` set to false. The repeated call does not
-    /// report anything, and leaves everything that was already recorded unchanged.
+    /// endpoint's health before the attempt; `None` if the endpoint is inactive or does not exist. The caller has recorded
+    /// the attempt with [`Self::note_attempts`]. If a process stopped before it recorded the consequences, the call is
+    /// repeated with `is_new` set to false, and also records the attempt. The repeated call does not report anything, and
+    /// leaves everything that was already recorded unchanged.
     pub async fn follow(
         &self,
         tenant: &TenantId,
@@ -31,15 +32,11 @@ impl Endpoints {
         if is_new && delivery.status == Status::Failed {
             report_failed(tenant, delivery);
         }
-        match (delivery.status, delivery.webhook_endpoint_id.zip(health)) {
-            (Status::Delivered, Some((id, health))) if health.is_impaired() => {
-                self.note_answered(tenant, id, now).await
-            }
-            (Status::Failed, Some((_, health))) => {
-                self.delivery_failed(tenant, delivery, health, disable_after, now).await.map(drop)
-            }
-            _ => Ok(()),
+        let Some((id, health)) = delivery.webhook_endpoint_id.zip(health) else { return Ok(()) };
+        if delivery.status == Status::Failed {
+            self.delivery_failed(tenant, delivery, health, disable_after, now).await?;
         }
+        if is_new { Ok(()) } else { self.note_attempts(tenant, id, health, &Attempts::last_of(delivery), now).await }
     }
 }
 

@@ -1,7 +1,10 @@
 //! An endpoint's health: whether its receiver responds and accepts deliveries.
 //!
 //! The health is part of the endpoint's item, which every delivery reads anyway, and is written only when it changes.
-//! The write that marks an endpoint as failing or inactive also creates a pending notice to its tenant.
+//! The write that makes an endpoint failing or inactive also creates a pending notice to its tenant.
+//!
+//! [`Health::failing_since`] is the only definition of *failing*. The console, the API, the client, the emails and the
+//! notices use it.
 
 use std::time::Duration;
 
@@ -11,13 +14,13 @@ use super::{
     audited,
     gate::Gate,
     item::*,
-    table::{Endpoints, record},
+    streak::Streak,
+    table::{Endpoints, is_absent_or_before, record},
 };
 use crate::{
     audit::{Action, Entry, change, initial},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text},
-        expression::Condition,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -36,32 +39,34 @@ use crate::{
 pub struct Health {
     /// Whether attempts are made at once.
     pub gate: Gate,
-    /// When deliveries started to fail. None has succeeded since.
-    pub failing_since: Option<Timestamp>,
+    /// The failed attempts since the last success, if any.
+    pub streak: Option<Streak>,
+    /// When a delivery first failed permanently. No attempt has succeeded since.
+    pub failed_since: Option<Timestamp>,
+    /// The start of the failure that the tenant was last notified of; `None` once they have been notified of the
+    /// recovery.
+    pub told_since: Option<Timestamp>,
     /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// When the latest attempt failed, accurate to within a minute.
+    /// When the latest failed attempt began, accurate to within a minute.
     pub erred_at: Option<Timestamp>,
 }
 
 /// The effect of a failed delivery on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
-    /// The endpoint has started to fail.
+    /// The endpoint is failing, if it was not before.
     Failing,
     /// The service has disabled the endpoint.
     Disabled(DisabledReason),
 }
 
 impl Consequence {
-    /// Logs the consequence, and counts an endpoint that was disabled.
+    /// Logs and counts an endpoint that was disabled.
     fn report(self, tenant: &TenantId, endpoint: EndpointId) {
-        match self {
-            Self::Failing => crate::log!("endpoint.failing", %tenant, %endpoint),
-            Self::Disabled(reason) => {
-                crate::log!("endpoint.disabled", %tenant, %endpoint, %reason);
-                metrics::emit(&[Metric::count("EndpointDisabled", 1)], &[("Reason", reason.as_str())]);
-            }
+        if let Self::Disabled(reason) = self {
+            crate::log!("endpoint.disabled", %tenant, %endpoint, %reason);
+            metrics::emit(&[Metric::count("EndpointDisabled", 1)], &[("Reason", reason.as_str())]);
         }
     }
 }
@@ -76,7 +81,7 @@ pub(super) const NOTING: &str = "noting the health of an endpoint";
 
 /// Decides the consequence for the endpoint when a delivery has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
-    match health.failing_since {
+    match health.failed_since {
         _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
         None => Some(Consequence::Failing),
         Some(since) => {
@@ -109,15 +114,35 @@ impl Health {
         let time = |name| record.optional_time(name);
         Self {
             gate: Gate::from_item(item),
-            failing_since: time(FAILING_SINCE),
+            streak: record.optional_text(STREAK).and_then(|text| text.parse().ok()),
+            failed_since: time(FAILED_SINCE),
+            told_since: time(TOLD_SINCE),
             healthy_at: time(HEALTHY_AT),
             erred_at: time(ERRED_AT),
         }
     }
 
+    /// Since when the endpoint is failing: since the first failed attempt after its last success, if a delivery has failed
+    /// permanently or the [streak](super::streak) is long enough. `None` if it is not failing.
+    pub fn failing_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let first = self.streak.map(|streak| streak.since);
+        match self.failed_since {
+            Some(since) => Some(first.map_or(since, |first| first.min(since))),
+            None => first.filter(|_| self.streak.is_some_and(|streak| streak.is_long(now))),
+        }
+    }
+
+    /// Whether the tenant was notified, or is being notified, of a failure, and no attempt has succeeded since.
+    pub(super) fn is_told(&self) -> bool {
+        self.told_since > self.healthy_at
+    }
+
     /// Whether a success would change the health.
     pub fn is_impaired(&self) -> bool {
-        self.failing_since.is_some() || matches!(self.gate, Gate::Silent { .. })
+        self.streak.is_some()
+            || self.failed_since.is_some()
+            || self.is_told()
+            || matches!(self.gate, Gate::Silent { .. })
     }
 }
 
@@ -127,22 +152,23 @@ impl Endpoints {
     /// a pending notice of the recovery. Otherwise, any pending notice remains, and the sweep finds that it is
     /// obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let answered = || self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove([FAILING_SINCE]);
-        let is_told = FAILING_SINCE.exists().and(TOLD_SINCE.exists()).and(DISABLED_AT.is_absent());
+        let answered =
+            || self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove([STREAK, FAILED_SINCE]);
+        let is_told = TOLD_SINCE.exists().and(HEALTHY_AT.is_absent().or(HEALTHY_AT.is_below_that_of(TOLD_SINCE)));
         let recovered = answered()
             .set(NOTICE, text(PENDING))
             .set(NOTICE_AT, number(at.as_millisecond()))
             .remove([NOTICE_TRIES])
-            .only_if(is_told);
+            .only_if(is_told.and(DISABLED_AT.is_absent()));
         if recovered.send(&self.dynamodb, NOTING).await? {
             crate::log!("endpoint.recovered", %tenant, endpoint = %id);
             return Ok(());
         }
-        let answered = answered().only_if(FAILING_SINCE.exists().or(GATE.begins_with(text("silent"))));
-        answered.send(&self.dynamodb, NOTING).await.map(drop)
+        let is_impaired = STREAK.exists().or(FAILED_SINCE.exists()).or(GATE.begins_with(text("silent")));
+        answered().only_if(is_impaired).send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that `delivery` has failed. If this disables the endpoint, the audit log names the caller who settled
+    /// Records that `delivery` has failed permanently. If this disables the endpoint, the audit log names the caller who settled
     /// the delivery, or the service itself. `health` is the endpoint's health when the last attempt began. Returns and
     /// logs the consequence that this write caused. Repeated calls and test deliveries have no effect.
     pub async fn delivery_failed(
@@ -156,15 +182,13 @@ impl Endpoints {
         let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event != EventName::Test);
         let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(attempt) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
-        let mut update = self
-            .change(tenant, id)
-            .set(NOTICE, text(PENDING))
-            .set(NOTICE_AT, number(now.as_millisecond()))
-            .remove([NOTICE_TRIES])
-            .set_once(FAILING_SINCE, number(attempt.at.as_millisecond()))
-            .only_if(ACTIVE.equals(boolean(true)))
+        let failed = || {
+            let update = self.change(tenant, id).set_once(FAILED_SINCE, number(attempt.at.as_millisecond()));
             // The attempt is outdated if the receiver has become healthy since then.
-            .only_if(is_absent_or_before(HEALTHY_AT, attempt.at));
+            update.only_if(ACTIVE.equals(boolean(true))).only_if(is_absent_or_before(HEALTHY_AT, attempt.at))
+        };
+        let mut update =
+            failed().set(NOTICE, text(PENDING)).set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]);
         if let Consequence::Disabled(reason) = consequence {
             update = update
                 .set(ACTIVE, boolean(false))
@@ -172,16 +196,24 @@ impl Endpoints {
                 .set(DISABLED_AT, number(now.as_millisecond()))
                 .set(DISABLED_REASON, text(reason));
         }
-        let update = update.only_if(match (consequence, health.failing_since) {
-            (Consequence::Failing, _) => FAILING_SINCE.is_absent(),
+        let update = update.only_if(match (consequence, health.failed_since) {
+            (Consequence::Failing, _) => FAILED_SINCE.is_absent(),
             (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
-                FAILING_SINCE.equals(number(since.as_millisecond()))
+                FAILED_SINCE.equals(number(since.as_millisecond()))
             }
             // The endpoint's URL may have been changed, or the endpoint enabled, since then.
             (Consequence::Disabled(_), _) => is_absent_or_before(RENEWED_AT, attempt.at),
         });
         let is_noted = match consequence {
-            Consequence::Failing => update.send(&self.dynamodb, NOTING).await?,
+            Consequence::Failing => {
+                // The notice of the streak must not be repeated, and one that is being sent must not be replaced.
+                let update = update.only_if(match health.told_since {
+                    Some(since) => TOLD_SINCE.equals(number(since.as_millisecond())),
+                    None => TOLD_SINCE.is_absent(),
+                });
+                let has_notice = !health.is_told() && update.send(&self.dynamodb, NOTING).await?;
+                has_notice || failed().only_if(FAILED_SINCE.is_absent()).send(&self.dynamodb, NOTING).await?
+            }
             Consequence::Disabled(reason) => {
                 let url = self.get(tenant, id, &[URL]).await?;
                 let target = audited::target(id, url.as_ref().and_then(|item| record(item).optional_text(URL)));
@@ -199,20 +231,16 @@ impl Endpoints {
     }
 }
 
-fn is_absent_or_before(attribute: Attribute, time: Timestamp) -> Condition {
-    attribute.is_absent().or(attribute.is_below(number(time.as_millisecond())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome, Trigger};
 
     fn after(failing_for: Option<u64>, status: u16, disable_after: u64) -> Option<Consequence> {
-        let failing_since = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
+        let failed_since = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
         let failed = Outcome::Failed(Failure::Status(status, None));
         let attempt = Attempt::new(Timestamp::now(), 1, failed, None, Trigger::Schedule);
-        consequence(Health { failing_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
+        consequence(Health { failed_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
     }
 
     #[test]

@@ -19,8 +19,10 @@ attributes! { pub(super)
     // When an endpoint became inactive. Removed when a user enables it.
     INACTIVE_SINCE = "inactive_since",
     DISABLED_AT = "disabled_at", DISABLED_REASON = "disabled_reason",
-    // Set while deliveries to an endpoint are failing. Removed by a success.
-    FAILING_SINCE = "failing_since",
+    // The first failed attempts since the last success, which removes them.
+    STREAK = "streak",
+    // When a delivery first failed permanently. Removed by a success. The name is that of version 0.1.0.
+    FAILED_SINCE = "failing_since",
     HEALTHY_AT = "healthy_at",
     // The standing of the receiver. Removed by a new URL, and when a user enables the endpoint, at `renewed_at`.
     GATE = "gate", RENEWED_AT = "renewed_at",

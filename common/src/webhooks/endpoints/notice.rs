@@ -41,20 +41,17 @@ pub struct Notice {
     pub address: Address,
     /// The tenant's description of the endpoint.
     pub description: Option<Description>,
-    /// When the endpoint started to fail; `None` if it is not failing.
+    /// The endpoint's health.
+    pub health: Health,
+    /// Since when the endpoint is failing; `None` if it is not failing.
     pub failing_since: Option<Timestamp>,
     /// When and why the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The start of the failure that the tenant was last notified of; `None` once they have been notified of the
-    /// recovery.
-    pub told_since: Option<Timestamp>,
-    /// When the receiver last became healthy again.
-    pub healthy_at: Option<Timestamp>,
     /// The shards of the delivery log that contain the endpoint's deliveries.
     pub shards: Vec<Shard>,
     /// The endpoint's last error, if any.
     pub last_error: Option<LastError>,
-    /// When the notice became pending, which is the time of the change.
+    /// The time of the change. A notice about a streak is pending before the streak is long enough.
     pub at: Timestamp,
     /// The number of tries to send it.
     tries: u32,
@@ -77,9 +74,9 @@ pub enum NoticeStep {
 
 /// The attributes of a [`Notice`].
 #[rustfmt::skip]
-const NOTICED: [Attribute; 17] = [
-    WEBHOOK_ENDPOINT_ID, URL, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
-    NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT, ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
+const NOTICED: [Attribute; 18] = [
+    WEBHOOK_ENDPOINT_ID, URL, FAILED_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
+    NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT, ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, STREAK,
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
@@ -97,7 +94,7 @@ pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
 }
 
 impl Notice {
-    fn from_item(item: &Item) -> Result<Option<Self>> {
+    fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = record(item);
         if record.optional_text(NOTICE).is_none() {
             return Ok(None);
@@ -108,10 +105,9 @@ impl Notice {
             endpoint,
             address: Address::read(&record)?,
             description: Options::read(&record)?.description,
-            failing_since: health.failing_since,
+            health,
+            failing_since: health.failing_since(now),
             disabled: disabled(&record)?,
-            told_since: record.optional_time(TOLD_SINCE),
-            healthy_at: health.healthy_at,
             shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
             last_error: LastError::read(&record),
             at: record.time(NOTICE_AT)?,
@@ -123,7 +119,7 @@ impl Notice {
     /// When the endpoint started to fail or, if it is not failing, was disabled. If the endpoint works again, when it
     /// had started to fail.
     pub fn since(&self, now: Timestamp) -> Timestamp {
-        self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
+        self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.health.told_since).unwrap_or(now)
     }
 
     /// Whether the endpoint works again.
@@ -136,8 +132,9 @@ impl Notice {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
-            // The tenant was not notified of the failure.
-            (None, None) if self.told_since.is_none() => NoticeStep::Drop,
+            _ if self.at > now => NoticeStep::Wait,
+            // The tenant was not notified of a failure, or the endpoint has not worked since.
+            (None, None) if self.health.told_since.is_none() || self.health.is_told() => NoticeStep::Drop,
             _ if now.since(self.at) >= GIVE_UP_AFTER => NoticeStep::GiveUp,
             _ if now.since(self.at) < pause => NoticeStep::Wait,
             (Some(_), None) if self.mailed_at.is_some_and(is_soon) => NoticeStep::Wait,
@@ -155,23 +152,32 @@ impl Endpoints {
         keys.map(|key| Ok((key.parsed(TENANT_ID)?, key.parsed(WEBHOOK_ENDPOINT_ID)?))).collect()
     }
 
-    /// Reads the pending notice about an endpoint, if there is one. The read is strongly consistent.
-    pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
+    /// Reads the pending notice about an endpoint, if there is one, at `now`. The read is strongly consistent.
+    pub async fn notice(&self, tenant: &TenantId, id: EndpointId, now: Timestamp) -> Result<Option<Notice>> {
         let found = self.get(tenant, id, &[&NOTICED, Options::ATTRIBUTES].concat()).await?;
-        Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
+        Ok(found.map(|item| Notice::from_item(&item, now)).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime and must
-    /// not be sent. Before the email is sent, records that the tenant is notified of a failure, so a recovery in the
-    /// meantime is reported, too.
+    /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime, or the
+    /// receiver has become healthy, and it must not be sent. Before the email is sent, records that the tenant is
+    /// notified of a failure, so a recovery in the meantime is reported, too. Logs the first notice that the endpoint is
+    /// failing.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());
         let update = self
             .if_unchanged(tenant, &notice)
+            .only_if(match notice.health.healthy_at {
+                Some(at) => HEALTHY_AT.equals(number(at.as_millisecond())),
+                None => HEALTHY_AT.is_absent(),
+            })
             .set(NOTICE_TRIES, number(tries.into()))
             .set_all(told.map(|since| (TOLD_SINCE, number(since.as_millisecond()))));
-        Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
+        let is_counted = update.send(&self.dynamodb, NOTING).await?;
+        if is_counted && tries == 1 && told.is_some() {
+            crate::log!("endpoint.failing", %tenant, endpoint = %notice.endpoint);
+        }
+        Ok(is_counted.then_some(Notice { tries, ..notice }))
     }
 
     /// Removes a notice, unless it has changed. `mailed_at` is when its email was sent, if any. An email about a
@@ -209,10 +215,9 @@ mod tests {
             endpoint: EndpointId::generate(),
             address: Address::Pull,
             description: None,
+            health: Health::default(),
             failing_since: Some(Timestamp::now()),
             disabled: None,
-            told_since: None,
-            healthy_at: None,
             shards: Vec::new(),
             last_error: None,
             at: Timestamp::now(),
@@ -256,13 +261,13 @@ mod tests {
     fn a_recovered_endpoint_has_no_notice() {
         let recovered = Notice { failing_since: None, ..notice(0) };
         assert_eq!(recovered.step(recovered.at), NoticeStep::Drop);
-        let told = Notice {
-            failing_since: None,
-            told_since: Some(Timestamp::now()),
-            mailed_at: Some(Timestamp::now()),
-            ..notice(0)
-        };
+        let (since, now) = (Some(Timestamp::now().before(MINUTE)), Some(Timestamp::now()));
+        let health = Health { told_since: since, healthy_at: now, ..Health::default() };
+        let told = Notice { failing_since: None, health, mailed_at: now, ..notice(0) };
         assert_eq!(told.step(told.at), NoticeStep::Send, "unless its tenant was notified of the failure");
+        let health = Health { healthy_at: None, ..health };
+        let replaced = Notice { failing_since: None, health, ..notice(0) };
+        assert_eq!(replaced.step(replaced.at), NoticeStep::Drop, "nothing has shown that the new URL works");
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };
         assert_eq!(disabled.step(disabled.at), NoticeStep::Send, "it is still disabled");
     }

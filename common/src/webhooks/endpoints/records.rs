@@ -96,9 +96,9 @@ const COUNTER: &str = "#count";
 const ENDPOINTS: Attribute = Attribute("endpoints");
 /// The attributes of an [`Endpoint`], with its [`Health`].
 #[rustfmt::skip]
-const ATTRIBUTES: [Attribute; 17] = [
+const ATTRIBUTES: [Attribute; 19] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, LOG_SHARDS,
-    HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILING_SINCE, GATE, ERRED_AT,
+    HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILED_SINCE, GATE, ERRED_AT, STREAK, TOLD_SINCE,
 ];
 
 impl Endpoints {
@@ -217,9 +217,12 @@ impl Endpoints {
             // enabled.
             update = update.set(RENEWED_AT, number(now.as_millisecond())).remove([GATE]);
         }
+        if change.active.is_some() || change.url.is_some() {
+            update = update.remove([STREAK]);
+        }
         if is_fresh {
             update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(DISABLED);
-            update = update.remove([FAILING_SINCE, INACTIVE_SINCE]);
+            update = update.remove([FAILED_SINCE, INACTIVE_SINCE]);
         }
         if change.active == Some(false) {
             // The endpoint may already have been inactive.

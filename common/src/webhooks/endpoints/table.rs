@@ -5,12 +5,13 @@ use aws_sdk_dynamodb::Client;
 use super::item::{TENANT_ID, WEBHOOK_ENDPOINT_ID};
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, item, query_all, text},
-        expression::{Update, projection, query, select},
+        dynamo::{Attribute, Item, Record, item, number, query_all, text},
+        expression::{Condition, Update, projection, query, select},
         failure,
     },
     error::{Error, Result},
     id::{EndpointId, TenantId},
+    timestamp::Timestamp,
 };
 
 crate::from_env! {
@@ -49,6 +50,11 @@ impl Endpoints {
     pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> Update {
         Update::of(&self.table, key(tenant, id))
     }
+}
+
+/// True if the attribute is absent or a time before `time`.
+pub(super) fn is_absent_or_before(attribute: Attribute, time: Timestamp) -> Condition {
+    attribute.is_absent().or(attribute.is_below(number(time.as_millisecond())))
 }
 
 pub(super) fn record(item: &Item) -> Record<'_> {

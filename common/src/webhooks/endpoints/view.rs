@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::{
-    gate::Gate,
     headers,
     health::{self, DisabledReason, Health},
     item::*,
@@ -52,8 +51,8 @@ pub struct EndpointView {
     pub previous_secret_expires_at: Option<Timestamp>,
     /// The flaws of the secret, as the predicate of a sentence about it. A list of endpoints does not read the secrets.
     pub secret_is: Option<String>,
-    /// When deliveries started to fail. None has succeeded since.
-    pub failing_since: Option<Timestamp>,
+    /// The health of the endpoint's receiver.
+    pub health: Health,
     /// The latest failed attempt, accurate to within a minute.
     pub last_error: Option<LastError>,
     /// When and why the service disabled the endpoint, if it did.
@@ -62,19 +61,15 @@ pub struct EndpointView {
     pub inactive_since: Option<Timestamp>,
     /// When a user last enabled the endpoint; `None` if its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
-    /// When the receiver last became healthy again or a user enabled the endpoint.
-    pub healthy_at: Option<Timestamp>,
-    /// The standing of the receiver.
-    pub gate: Gate,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 23] = [
+const VIEW: [Attribute; 24] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
-    PREVIOUS_SECRET_EXPIRES_AT, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT, ERRED_AT,
-    ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE,
+    PREVIOUS_SECRET_EXPIRES_AT, FAILED_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT, ERRED_AT,
+    ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE, STREAK,
 ];
 
 impl Endpoints {
@@ -120,14 +115,12 @@ impl EndpointView {
                 .optional_text(SIGNING_SECRET)
                 .and_then(|text| SigningSecret::parse(text).ok())
                 .and_then(|secret| secret.flawed()),
-            failing_since: health.failing_since,
+            health,
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
             inactive_since: record.optional_time(INACTIVE_SINCE),
             // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| record.optional_time(RENEWED_AT) == Some(*at)),
-            healthy_at: health.healthy_at,
-            gate: health.gate,
             log_shards: log_shards(&record),
         })
     }

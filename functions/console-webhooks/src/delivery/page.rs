@@ -159,7 +159,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 },
                 (Status::Pending, Some(next)) if delivery.is_parked && now.since(next) > SOON => {
                     "The attempt was due " (times::when(next, now)) " and is waiting for its receiver"
-                    @match endpoint.map(|endpoint| endpoint.gate) {
+                    @match endpoint.map(|endpoint| endpoint.health.gate) {
                         Some(Gate::Silent { since, .. }) => {
                             ", which has not answered since " (times::when(since, now)) ". One attempt at a time is made until it answers."
                         },

@@ -18,7 +18,7 @@ use crate::{
     app::App,
     backlogs::kept,
     deliveries::short,
-    numbers::{Known, counted, failures, is_rotating},
+    numbers::{Known, counted, is_rotating},
     pull,
     states::State,
 };
@@ -29,6 +29,8 @@ pub(super) struct More {
     pub(super) waiting: Option<Waiting>,
     /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
     pub(super) erring: Option<Delivery>,
+    /// The number of failed attempts since the endpoint began to fail, as far as they were counted.
+    pub(super) attempts: usize,
 }
 
 /// The meaning of the state, and other facts about the endpoint.
@@ -40,12 +42,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
             p {
                 (meaning)
                 @match state {
-                    State::Failing(since) => { (failing(app, known, since, now)) },
-                    State::Erring(since) => {
-                        " The first attempt failed " (times::when(since, now)) "; "
-                        (counted(known.open.pending.number(), "delivery waits", "deliveries wait"))
-                        ". We send an email once a delivery fails permanently."
-                    },
+                    State::Failing(since) => { (failing(app, known, more.attempts, since, now)) },
                     _ => "",
                 }
             }
@@ -72,16 +69,21 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
 }
 
 /// Explains how long an endpoint has been failing, and when it will be disabled.
-fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup {
-    let first = failures(&known.endpoint, known.oldest_failed.as_ref()).first().map(|first| first.at);
+fn failing(app: &App, known: &Known, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
     html! {
-        " First permanent failure " (times::when(since, now)) "."
-        @if let Some(first) = first.filter(|first| *first < since) {
-            " The oldest failed one was first tried " (times::when(first, now)) "."
+        " The first attempt failed " (times::when(since, now))
+        @if attempts > 1 { ", and no fewer than " (attempts) " in all" }
+        "."
+        @if known.is_pending() {
+            " " (counted(known.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt."
         }
-        @if !app.disable_after.is_zero() {
-            @let end = since.after(app.disable_after);
-            " If none succeeds, the endpoint is disabled by the first delivery that fails after " (times::date(end)) "."
+        @if let Some(failed) = known.endpoint.health.failed_since {
+            " First permanent failure " (times::when(failed, now)) "."
+            @if !app.disable_after.is_zero() {
+                @let end = failed.after(app.disable_after);
+                " If none succeeds, the endpoint is disabled by the first delivery that fails permanently after "
+                (times::date(end)) "."
+            }
         }
     }
 }

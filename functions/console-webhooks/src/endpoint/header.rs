@@ -7,20 +7,19 @@ use common::{
     webhooks::{
         delivery::error_name,
         endpoints::{EndpointView, Kind, LastError},
-        log::pull::Waiting,
     },
 };
 use maud::{Markup, html};
 
-use super::explanations::at_most;
+use super::explanations::{More, at_most};
 use crate::{
     numbers::{Known, counted, is_fetched, is_gone},
     states::State,
 };
 
 /// A row with the state, the numbers for the last 24 hours, and the last error.
-pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) -> Markup {
-    let (endpoint, state) = (&known.endpoint, State::of(known));
+pub(super) fn header(known: &Known, more: &More, now: Timestamp) -> Markup {
+    let (endpoint, state, waiting) = (&known.endpoint, State::of(known), more.waiting);
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
     let (delivered, ended) = known.successes(now);
     html! {
@@ -35,8 +34,12 @@ pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) ->
                     dt { "Success rate" }
                     dd {
                         @match percent(delivered, ended) {
+                            // The deliveries of an outage are pending, so they would not count.
+                            _ if matches!(state, State::Failing(_)) => {
+                                strong { "0%" }
+                                @if more.attempts > 0 { " " span .soft { "of " (counted(more.attempts, "attempt", "attempts")) } }
+                            },
                             Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
-                            None if matches!(state, State::Erring(_)) => { strong { "0%" } " " span .soft { "so far" } },
                             None => "–",
                         }
                     }

@@ -13,7 +13,7 @@ use common::{
     presentation::{docs::RECEIVING, times},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Status,
+        delivery::{Attempt, Delivery, Status},
         endpoints::{EndpointView, Kind, LastError},
         log::{count::Bound, search::Filter},
     },
@@ -38,6 +38,8 @@ use crate::{
 /// The number of latest deliveries to show.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
+/// The number of pending and of failed deliveries whose attempts are counted for a failing endpoint.
+const READ: usize = 100;
 /// The time after a change in which a link may show the confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
@@ -65,16 +67,30 @@ pub(super) async fn page(
             Kind::Pull => app.log.waiting(tenant, &shards, now).await.map(Some),
         }
     };
-    let failed = Filter { status: Some(Status::Failed), ..Filter::default() };
-    let (known, waiting, recoveries, page, failed) = tokio::try_join!(
+    let failing_since = endpoint.health.failing_since(now);
+    let undelivered = async |status, limit| {
+        let filter = Filter { status: Some(status), ..Filter::default() };
+        app.log.search(tenant, &shards, &filter, None, limit, now).await.map(|page| page.deliveries)
+    };
+    let pending = async {
+        match failing_since {
+            Some(_) => undelivered(Status::Pending, READ).await,
+            None => Ok(Vec::new()),
+        }
+    };
+    let (known, waiting, recoveries, page, failed, pending) = tokio::try_join!(
         Known::read(app, tenant, vec![endpoint], Bound::Details(COUNTED), now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
-        app.log.search(tenant, &shards, &failed, None, 1, now),
+        undelivered(Status::Failed, if failing_since.is_some() { READ } else { 1 }),
+        pending,
     )?;
     let mut known = known.into_iter().next().ok_or(NOT_FOUND)?;
-    let erring = known.oldest_pending.iter().chain(&failed.deliveries).chain(&page.deliveries);
+    let attempts = failed.iter().chain(&pending).flat_map(Delivery::attempts_so_far);
+    let has_failed = |attempt: &&Attempt| attempt.outcome != "delivered" && failing_since <= Some(attempt.at);
+    let attempts = attempts.filter(has_failed).count();
+    let erring = known.oldest_pending.iter().chain(&failed).chain(&page.deliveries);
     let erring = erring.filter(|delivery| LastError::of(delivery).is_some());
     let erring = erring.max_by_key(|delivery| delivery.last_attempt.as_ref().map(|last| last.at)).cloned();
     // The last error in the item may be up to a minute older than the latest one, or newer if its delivery has since
@@ -88,7 +104,7 @@ pub(super) async fn page(
     let notices = page.deliveries.iter().any(|delivery| EndpointId::parse(&delivery.job_id).is_ok());
     let named = if notices { app.endpoints.list(tenant).await? } else { Vec::new() };
     let named = if named.is_empty() { std::slice::from_ref(&known.endpoint) } else { &named };
-    let (more, newest) = (More { waiting, erring }, recoveries.first());
+    let (more, newest) = (More { waiting, erring, attempts }, recoveries.first());
     let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live::is_wanted(link);
     let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
@@ -107,7 +123,7 @@ pub(super) async fn page(
             }
         }
         @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed::recovery(known, newest)) }
-        (header(known, more.waiting, now))
+        (header(known, &more, now))
         (explanations(app, &call.base, known, &more, now))
         @if let Some(newest) = newest.filter(|newest| newest.done) { (missed::recovery(known, newest)) }
         @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {

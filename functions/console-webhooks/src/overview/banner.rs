@@ -38,11 +38,12 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                 p { (state.badge()) " " strong { bdi .mono { (name) } } (description(endpoint)) }
                 p {
                     @match state {
-                        State::Erring(since) => {
+                        State::Failing(since) => {
                             "All attempts have failed for " (times::lasting("since", since, now)) ". "
-                            (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) ". "
+                            @if row.is_pending() {
+                                (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) ". "
+                            }
                         }
-                        State::Failing(_) if number == 0 => "Deliveries failed after all their attempts. ",
                         _ => "",
                     }
                     @if let Some(oldest) = oldest {

@@ -98,7 +98,7 @@ fn last_error(row: &Known, now: Timestamp) -> Markup {
             Some(LastError { at, reason, status_code, .. }) => {
                 (error_name(&reason, status_code)) ", " (times::ago(at, now))
             }
-            None if row.endpoint.failing_since.is_some() || row.open.failed.count > 0 => "Not recorded",
+            None if row.failing_since.is_some() || row.open.failed.count > 0 => "Not recorded",
             None => (none()),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, browser::readable, event, world::log::due_message};
 
 use super::{says, text};
+use crate::endpoints::failing::failing_since;
 
 /// The number of successful deliveries to an endpoint according to `stats`, and whether all of them were counted.
 async fn delivered(world: &World, tenant: &Tenant, endpoint: &str) -> (u64, bool) {
@@ -51,7 +52,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_whose_attempts_all_fail_is_failing() {
+async fn the_console_shows_a_failing_endpoint_as_the_api_does() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(204, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[]), (204, &[])]).await;
@@ -62,10 +63,13 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
     for job in ["a", "b"] {
         world.deliver(event(&tenant.id, job)).await;
     }
-    // One failed attempt is not enough.
-    says(&browser.open("/console").await, &["1 endpoint, none failing", "Retrying"]);
     retry(&world, &tenant).await;
     assert_eq!(receiver.count().await, 5);
+    // The attempts have not failed for long enough.
+    says(&browser.open("/console").await, &["1 endpoint, none failing", "Retrying"]);
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
+    let since = failing_since(&world, &tenant, &endpoint, 5 * 60).await;
+    assert_eq!(world.only_endpoint(&tenant).await["failing_since"], json!(since));
     let page = browser.open("/console").await;
     says(
         &page,
@@ -79,8 +83,17 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
         ],
     );
     let own = browser.open(&path).await;
-    says(&own, &["Failing", "All attempts fail", "2 deliveries wait", "The receiver reported a server error"]);
-    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "no delivery has failed permanently");
+    says(
+        &own,
+        &[
+            "Failing",
+            "Success rate 0% of 4 attempts",
+            "All attempts fail",
+            "and no fewer than 4 in all",
+            "2 deliveries wait",
+            "The receiver reported a server error",
+        ],
+    );
     // Any success ends this state, including the success of a retry.
     retry(&world, &tenant).await;
     says(&browser.open("/console").await, &["none failing", "Healthy"]);
@@ -90,16 +103,22 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
 async fn failing_endpoints_of_all_pages_are_counted() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
     let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 24]).await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 36]).await;
+    let mut ids = Vec::new();
     for number in 10..22 {
-        world.endpoint(&tenant, &receiver.url(&format!("/n{number}")), "s").await;
+        ids.push(world.endpoint(&tenant, &receiver.url(&format!("/n{number}")), "s").await);
     }
     world.deliver(event(&tenant.id, "job")).await;
-    retry(&world, &tenant).await;
+    for _ in 0..2 {
+        retry(&world, &tenant).await;
+    }
+    for id in &ids {
+        failing_since(&world, &tenant, id, 5 * 60).await;
+    }
     let browser = Browser::new(&world, &tenant.cookie);
     for page in 1..=2 {
         let page = browser.open(&format!("/console?page={page}")).await;
-        says(&page, &["12 endpoints, 12 failing", "on other pages", "all attempts fail"]);
+        says(&page, &["12 endpoints, 12 failing", "on other pages", "failing"]);
     }
 }
 

@@ -125,7 +125,8 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     for id in &ids {
         world.make_silent(&tenant, id, now).await;
         let id = id.parse().expect("an id");
-        let notice = endpoints.notice(&owner, id).await.expect("the read succeeds").expect("a notice");
+        let notice =
+            endpoints.notice(&owner, id, Timestamp::now()).await.expect("the read succeeds").expect("a notice");
         endpoints.try_notice(&owner, notice).await.expect("the notice is counted").expect("the endpoint is unchanged");
     }
 

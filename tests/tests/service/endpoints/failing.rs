@@ -1,4 +1,4 @@
-//! Failing endpoints, from the first failed delivery until they are disabled.
+//! Failing endpoints, from the first failed attempts until a success or until they are disabled.
 
 use std::time::Duration;
 
@@ -32,6 +32,21 @@ pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, 
     world.set("webhook-endpoints", ("webhook_endpoint_id", endpoint), json!({"failing_since": since})).await;
 }
 
+/// Changes the start of the endpoint's failed attempts to this many seconds ago, and returns it.
+pub(crate) async fn failing_since(world: &World, tenant: &Tenant, endpoint: &str, seconds: u64) -> Timestamp {
+    let is_it = |item: &tests::world::tables::Item| {
+        let has = |name: &str, text: &str| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|is| is == text));
+        has("tenant_id", &tenant.id) && has("webhook_endpoint_id", endpoint)
+    };
+    let item = world.items("webhook-endpoints").await.into_iter().find(|item| is_it(item)).expect("an endpoint");
+    let streak = item["streak"].as_s().expect("failed attempts");
+    let since = Timestamp::now().before(Duration::from_secs(seconds));
+    let (_, attempts) = streak.split_once('.').expect("a number of attempts");
+    let streak = json!({"streak": format!("{}.{attempts}", since.as_millisecond())});
+    assert_eq!(world.set_where("webhook-endpoints", is_it, &streak).await, 1);
+    since
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
@@ -41,9 +56,10 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     world.deliver(event(&tenant.id, "1")).await;
     assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "another attempt follows");
     while world.poll_due().await == 0 {}
-    let last = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
+    let delivery = world.only_logged(&tenant.id).await;
     let failing = world.only_endpoint(&tenant).await;
-    assert_eq!(failing["failing_since"], json!(last.at));
+    assert_eq!(failing["failing_since"], json!(delivery.attempts_so_far().next().expect("an attempt").at));
+    assert_eq!(failing["first_failed_delivery_at"], json!(delivery.last_attempt.expect("an attempt").at));
     assert_eq!((&failing["active"], failing.get("disabled_at")), (&json!(true), None));
     assert_eq!(failing["updated_at"], failing["created_at"], "the tenant has not changed it");
 
@@ -218,15 +234,20 @@ async fn noted(world: &World, tenant: &Tenant, endpoint: &str) -> Option<serde_j
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_error_is_noted_at_most_once_a_minute() {
+async fn after_three_errors_one_a_minute_is_noted() {
     let (world, tenant) = impatient().await;
-    let receiver = Receiver::scripted(&[(500, &[]), (503, &[]), (502, &[]), (500, &[])]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (501, &[]), (503, &[]), (502, &[]), (500, &[])]).await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
     world.deliver(event(&tenant.id, "1")).await;
     let first = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
     let error = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(error, json!({"at": first.at, "reason": "status_5xx", "status_code": 500}));
+    for job in ["1.1", "1.2"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let error = noted(&world, &tenant, &endpoint).await.expect("an error");
+    assert_eq!(error["status_code"], 501);
     world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "the last error is from the same minute");
 
@@ -242,7 +263,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     world.handle_all().await;
     world.deliver(event(&tenant.id, "4")).await;
     world.handle_all().await;
-    assert_eq!(receiver.count().await, 5);
+    assert_eq!(receiver.count().await, 7);
     let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));
     // The previous receiver's errors do not count against the new one.

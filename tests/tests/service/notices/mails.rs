@@ -35,7 +35,9 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         &format!("Endpoint ID: {id}\n"),
         &format!("Address: {address}/billing/…\n"),
         "Description: <ours>\n",
+        &format!("First failed attempt: {}\n", since.readable()),
         &format!("First permanent failure: {}\n", since.readable()),
+        "Failed attempts: 3 or more\n",
         "Failed deliveries: 3 or more\n",
         "Last failed job: 3\n",
         "Last failed delivery: ",
@@ -255,7 +257,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     let text = mail["text"].as_str().expect("a string");
     for part in [
         "An endpoint of Doe & Co works again",
-        &format!("First permanent failure: {}\n", since.expect("a time").readable()),
+        &format!("First failed attempt: {}\n", since.expect("a time").readable()),
         "Works since: 20",
         "Failed deliveries: 2 can be resent\n",
         "are not resent automatically",
@@ -280,7 +282,7 @@ async fn a_recovery_during_the_email_is_reported_as_well() {
     world.deliver(event(&tenant.id, "1")).await;
     let endpoints = world.stored_endpoints();
     let (owner, endpoint) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
-    let notice = endpoints.notice(&owner, endpoint).await.expect("a read").expect("a notice");
+    let notice = endpoints.notice(&owner, endpoint, later(0)).await.expect("a read").expect("a notice");
     let notice = endpoints.try_notice(&owner, notice).await.expect("a write").expect("it is unchanged");
     world.deliver(event(&tenant.id, "2")).await;
     endpoints.settle_notice(&owner, &notice, Some(later(0))).await.expect("a write");

@@ -58,7 +58,7 @@ async fn an_endpoint_that_subscribes_to_notices_gets_each_once() {
         &json!({
             "event": "endpoint.failing", "webhook_endpoint_id": subject, "url": failing.url("/path"), "since": since,
             "reason": "status_5xx", "failed": 2, "at": notice["at"], "delivery_id": newest.id.to_string(), "job_id": "2",
-            "workflow": null, "outcome": "status_5xx",
+            "workflow": null, "outcome": "status_5xx", "pending": 0,
         })
     );
     let logged: Vec<_> = log.iter().filter(|one| one.event.as_str() == "endpoint.failing").collect();
