@@ -73,13 +73,13 @@ impl EventName {
                 r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#
             }
             Self::EndpointFailing => {
-                r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx"}"#
+                r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":0,"at":"2026-01-31T12:05:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"status_5xx","pending":2}"#
             }
             Self::EndpointDisabled => {
-                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"gone"}"#
+                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67.0.19ba5b2f3a0.0123456789abcdef0123456789abcdef","job_id":"job-7","workflow":"nightly","outcome":"gone","pending":0}"#
             }
             Self::EndpointRecovered => {
-                r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":null,"job_id":null,"workflow":null,"outcome":null}"#
+                r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z","delivery_id":null,"job_id":null,"workflow":null,"outcome":null,"pending":0}"#
             }
         }
     }

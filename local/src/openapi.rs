@@ -79,19 +79,23 @@ fn notice(name: &str, summary: &str) -> Value {
         "event": { "description": "The name of the event.", "const": name },
         "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
         "url": { "description": "The URL of that endpoint, without the query; null for a pull endpoint.", "type": ["string", "null"] },
-        "since": text("When its deliveries started to fail."),
+        "since": text("The time of its first failed attempt after its last success."),
         "reason": {
             "description":
-                "The outcome of the endpoint's latest failed delivery, such as `status_5xx`; `failing` or `gone` if \
-                 the service disabled it; null if it works again.",
+                "The outcome of the endpoint's latest failed attempt, such as `status_5xx`; `failing` or `gone` if the \
+                 service disabled it; null if it works again.",
             "type": ["string", "null"],
         },
-        "failed": { "description": "The number of deliveries that have failed since `since`.", "type": "integer" },
+        "failed": { "description": "The number of deliveries that have failed permanently since `since`.", "type": "integer" },
         "at": text("The time of the change."),
-        "delivery_id": newest("The id of the endpoint's newest failed delivery"),
+        "delivery_id": newest("The id of the delivery of the endpoint's newest failed attempt"),
         "job_id": newest("The id of that delivery's job"),
         "workflow": newest("The workflow of that job"),
         "outcome": newest("The outcome of that delivery's last attempt, such as `status_5xx`"),
+        "pending": {
+            "description": "The number of deliveries that wait for another attempt after a failed one.",
+            "type": "integer",
+        },
     });
     let required = [
         "event",
@@ -105,6 +109,7 @@ fn notice(name: &str, summary: &str) -> Value {
         "job_id",
         "workflow",
         "outcome",
+        "pending",
     ];
     request(name, summary, &properties, &required, &responses())
 }

@@ -27,7 +27,9 @@ fn route() -> Route<Endpoints> {
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
             "Secrets and header values are never returned. The organization's `debugNotificationEmail` gets an email \
-             when an endpoint starts to fail, when the service disables it, and when it works again.",
+             within ten minutes when an endpoint is failing, and within a minute when the service disables it and when \
+             it works again. An endpoint is failing if its last three attempts or more have failed, the first of them at \
+             least five minutes ago, or if a delivery has failed permanently since the last success.",
         )
         .faults(&[Fault::EmailNotVerified])
 }

@@ -113,7 +113,9 @@ impl Check<'_> {
             let healthy = successes.iter().filter(|success| success.to + stale < at).map(|it| it.from).max();
             let healthy = healthy.unwrap_or_default();
             let has_failed = |logged: &Logged| {
-                logged.failed_at().is_some_and(|failed| failed + stale >= healthy && failed <= at + apart)
+                // A delivery that was resent may have failed before.
+                let is_resent = self.resent(logged).next().is_some();
+                is_resent || logged.failed_at().is_some_and(|failed| failed + stale >= healthy && failed <= at + apart)
             };
             let failed = own().flat_map(|logged| &logged.attempts).filter(|attempt| attempt["outcome"] != "delivered");
             let failed = failed.map(begins).filter(|began| *began + stale >= healthy && *began <= at + apart);

@@ -1,4 +1,5 @@
-//! What attempts show about an endpoint: that it has become healthy, its latest error, and its [streak](super::streak).
+//! The attempts at an endpoint, and the changes that they make to its item: to its health, its latest error and its
+//! [streak](super::streak).
 //!
 //! A streak is stored in the endpoint's item, together with the latest error. It is written at its first failed
 //! attempts, and removed by the next success, so neither a receiver that works nor one that has failed for a while
