@@ -6,7 +6,7 @@ use api::{
     Done, EndpointId, Secret, Timestamp,
     deliveries::{Attempt, Get},
     error::Reason,
-    webhooks::{Create, Delete, Endpoint, EventName, Kind, List, PayloadForm, Test, Update},
+    webhooks::{Create, Delete, DisabledReason, Endpoint, EventName, Kind, List, PayloadForm, Test, Update},
 };
 use serde_json::json;
 
@@ -215,6 +215,7 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         ("Created", time(Some(&endpoint.created_at))),
         ("Changed", time(Some(&endpoint.updated_at))),
         ("Failing since", time(endpoint.failing_since.as_ref())),
+        ("First permanent failure", time(endpoint.first_failed_delivery_at.as_ref())),
         ("Disabled", time(endpoint.disabled_at.as_ref())),
         ("Previous secret signs until", until.map_or_else(String::new, |until| format!("{until} UTC"))),
         ("Last call to receive", time(endpoint.last_asked_at.as_ref())),
@@ -250,12 +251,13 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
 
 fn state(endpoint: &Endpoint) -> String {
     match (endpoint.active, &endpoint.disabled_reason, &endpoint.failing_since) {
-        (false, None, _) => "inactive".to_owned(),
-        (false, Some(reason), _) => format!("disabled ({})", cell(reason)),
+        (false, None, _) => "disabled by your team".to_owned(),
+        (false, Some(reason), _) if *reason == DisabledReason::Gone => "disabled: HTTP 410".to_owned(),
+        (false, Some(reason), _) => format!("disabled: {}", cell(reason)),
         (true, _, Some(since)) => match is_for_people() {
             true => format!("failing for {}", clock::age(since)),
             false => format!("failing since {}", clock::short(since)),
         },
-        (true, _, None) => "active".to_owned(),
+        (true, _, None) => "enabled".to_owned(),
     }
 }

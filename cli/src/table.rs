@@ -159,9 +159,9 @@ fn color_of(state: &str) -> Option<AnsiColor> {
     match words.next().unwrap_or_default() {
         "HTTP" if words.next().is_some_and(|status| status.starts_with('2')) => Some(AnsiColor::Green),
         "HTTP" => Some(AnsiColor::Red),
-        "delivered" | "active" | "ok" => Some(AnsiColor::Green),
+        "delivered" | "enabled" | "ok" => Some(AnsiColor::Green),
         "failed" | "failing" | "disabled" => Some(AnsiColor::Red),
-        "pending" | "held" | "inactive" | "warning" => Some(AnsiColor::Yellow),
+        "pending" | "held" | "warning" => Some(AnsiColor::Yellow),
         _ => None,
     }
 }
@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn only_statuses_are_colored_and_colors_have_no_width() {
         let columns = [Column::new("ID"), Column::new("STATE").of_statuses(), Column::new("URL")];
-        let row = ["active", "failing for 3d", "active"].map(ToOwned::to_owned).to_vec();
+        let row = ["enabled", "failing for 3d", "enabled"].map(ToOwned::to_owned).to_vec();
         let table = Table::laid_out(&columns, std::slice::from_ref(&row), 80);
         assert_eq!(table.titles(), "ID      STATE           URL");
-        assert_eq!(table.line(&row), "active  \u{1b}[31mfailing for 3d\u{1b}[0m  active");
+        assert_eq!(table.line(&row), "enabled  \u{1b}[31mfailing for 3d\u{1b}[0m  enabled");
     }
 }

@@ -13,7 +13,7 @@ use crate::{clock, failure::Failure};
 /// The first and the maximum pause after a failed call.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// The pause while the endpoint is inactive.
+/// The pause while the endpoint is disabled.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
 /// The maximum pause that the service can request, with `Retry-After` or in a response.
 const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl News {
             Ok(answer) => {
                 self.answered(&mut lines);
                 if mem::take(&mut self.is_inactive) {
-                    lines.push("The endpoint is active again.".to_owned());
+                    lines.push("The endpoint is enabled again.".to_owned());
                 }
                 lines.extend(self.rotation(answer.previous_secret_expires_at));
                 let pause = Duration::from_millis(answer.poll_after_ms.into());
@@ -61,7 +61,7 @@ impl News {
             Err(error) if error.reason() == Some(Reason::EndpointInactive) => {
                 self.answered(&mut lines);
                 if !mem::replace(&mut self.is_inactive, true) {
-                    let text = "The endpoint is inactive. Events are held until it is active again.";
+                    let text = "The endpoint is disabled. Events are held until it is enabled.";
                     lines.push(text.to_owned());
                 }
                 Next::Wait(jittered(WHILE_INACTIVE))
@@ -132,7 +132,7 @@ mod tests {
         let inactive = || refused(409, Some(Reason::EndpointInactive), None);
         let rotated = |until| received(Some(until));
         let (broke, back) = ("It is down. Retrying.", "The service is reachable again.");
-        let off = "The endpoint is inactive. Events are held until it is active again.";
+        let off = "The endpoint is disabled. Events are held until it is enabled.";
         for (answer, lines) in [
             (fine(), &[][..]),
             (down(), &[broke]),
@@ -146,7 +146,7 @@ mod tests {
             (down(), &[]),
             (inactive(), &[back]),
             (down(), &[broke]),
-            (fine(), &[back, "The endpoint is active again."]),
+            (fine(), &[back, "The endpoint is enabled again."]),
             (
                 rotated("tomorrow"),
                 &["The signing secret was rotated. The previous secret stays valid until tomorrow UTC."],

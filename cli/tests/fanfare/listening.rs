@@ -120,10 +120,10 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
         world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
     };
     update(json!({"active": false})).await;
-    listener.says("endpoint is inactive").await;
+    listener.says("endpoint is disabled").await;
     world.enqueue("job-events", event(&tenant.id, "held")).await;
     update(json!({"active": true})).await;
-    listener.says("active again").await;
+    listener.says("enabled again").await;
     listener.says("job.completed  held  200").await;
     update(json!({"signing_secret": "another secret of some length"})).await;
     listener.says("The signing secret was rotated").await;
@@ -134,7 +134,7 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     listener.says("The endpoint was deleted").await;
     assert_eq!(listener.ends().await, Some(4));
-    for words in ["endpoint is inactive", "endpoint is active again", "secret was rotated", "endpoint was deleted"] {
+    for words in ["endpoint is disabled", "endpoint is enabled again", "secret was rotated", "endpoint was deleted"] {
         assert_eq!(listener.times(words), 1, "{words}: {:#?}", listener.said());
     }
 }

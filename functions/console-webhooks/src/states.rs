@@ -4,7 +4,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Status, error_name},
-        endpoints::DisabledReason,
+        endpoints::{DisabledReason, Gate},
         log::count::Counts,
     },
 };
@@ -25,8 +25,12 @@ pub(crate) enum State {
     Untried,
     /// The oldest pending delivery is waiting for its first attempt.
     Waiting,
-    /// The endpoint works, and this number of failed or held deliveries can be resent.
-    Missed(usize),
+    /// The endpoint works, and this number of failed deliveries can be resent.
+    Failed(usize),
+    /// The endpoint works, and this number of held deliveries can be resent.
+    Held(usize),
+    /// Deliveries succeed, but the receiver takes more than a second to answer.
+    Slow,
     /// Deliveries succeed.
     Healthy,
     /// The endpoint has recent deliveries, and none of those that were read succeeded.
@@ -42,7 +46,7 @@ impl State {
     pub(crate) fn of(known: &Known) -> Self {
         let Known { endpoint, open, oldest_pending, counted, failing_since, is_proven } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
-        let missed = open.failed.count + known.held().count;
+        let (failed, held) = (open.failed.count, known.held().count);
         match (endpoint.disabled, *failing_since, failures.first()) {
             (Some((_, reason)), ..) if !endpoint.active => Self::Disabled(reason),
             _ if !endpoint.active => Self::Inactive,
@@ -50,7 +54,9 @@ impl State {
             (.., Some(_)) => Self::Retrying,
             _ if !is_proven => Self::Untried,
             _ if oldest_pending.is_some() => Self::Waiting,
-            _ if missed > 0 => Self::Missed(missed),
+            _ if failed > 0 => Self::Failed(failed),
+            _ if held > 0 => Self::Held(held),
+            _ if counted.total.delivered > 0 && matches!(endpoint.health.gate, Gate::Late { .. }) => Self::Slow,
             _ if counted.total.delivered > 0 => Self::Healthy,
             _ if counted.total != Counts::default() || counted.complete_since.is_some() => Self::Unproven,
             _ => Self::Idle,
@@ -74,9 +80,11 @@ impl State {
             Self::Disabled(DisabledReason::Failing) => badge("bad", SQUARE, "Disabled: failing"),
             Self::Inactive => badge("", RING, "Disabled by your team"),
             Self::Retrying => badge("wait", DIAMOND, "Retrying"),
-            Self::Untried => badge("wait", FRAME, "Enabled, not tried yet"),
+            Self::Untried => badge("wait", FRAME, "Not tried yet"),
             Self::Waiting => badge("wait", DIAMOND, "Waiting"),
-            Self::Missed(number) => badge("wait", FRAME, &format!("{number} to resend")),
+            Self::Failed(number) => badge("wait", FRAME, &format!("{number} failed")),
+            Self::Held(number) => badge("held", BARS, &format!("{number} held")),
+            Self::Slow => badge("wait", DISC, "Slow"),
             Self::Healthy => badge("good", DISC, "Healthy"),
             Self::Unproven => badge("", FRAME, "No recent success"),
             Self::Idle => badge("", FRAME, "No recent jobs"),
@@ -100,7 +108,10 @@ impl State {
             Self::Retrying => Some("Some attempts failed and will be retried."),
             Self::Untried => Some("No delivery has succeeded since the endpoint was enabled."),
             Self::Waiting => Some("Deliveries are waiting for their first attempt."),
-            Self::Missed(_) | Self::Healthy | Self::Unproven | Self::Idle => None,
+            Self::Slow => {
+                Some("The receiver takes more than a second to answer, so its deliveries may wait for each other.")
+            }
+            Self::Failed(_) | Self::Held(_) | Self::Healthy | Self::Unproven | Self::Idle => None,
         }
     }
 }

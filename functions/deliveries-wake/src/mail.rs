@@ -177,7 +177,7 @@ fn disabled(held: Option<&Held>) -> String {
 
 /// The effect of being disabled if deliveries are not held.
 const NOTHING_HELD: &str =
-    "While the endpoint is inactive, its events are neither sent nor kept. Pending deliveries are canceled.";
+    "While the endpoint is disabled, its events are neither sent nor kept. Pending deliveries are canceled.";
 
 /// Describes the effect of being disabled if deliveries are held.
 fn effect(held: &Held) -> String {
@@ -189,7 +189,7 @@ fn effect(held: &Held) -> String {
         count => format!("{count} deliveries are held"),
     };
     format!(
-        "While the endpoint is inactive, nothing is sent to it. Until {until}, new and pending deliveries are held \
+        "While the endpoint is disabled, nothing is sent to it. Until {until}, new and pending deliveries are held \
          instead; later events are not kept. So far, {count}."
     )
 }

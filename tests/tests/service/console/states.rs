@@ -143,12 +143,12 @@ async fn an_endpoint_enabled_after_a_410_is_untried_until_a_success() {
     says(&confirm, &["Enable endpoint?", "410 Gone", "Cancel"]);
     assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false));
     let enabled = browser.press(&path, &confirm, "Enable endpoint", &[]).await;
-    says(&enabled, &["Endpoint enabled", "Enabled, not tried yet"]);
-    says(&browser.open("/console").await, &["none failing", "Enabled, not tried yet"]);
+    says(&enabled, &["Endpoint enabled", "Not tried yet"]);
+    says(&browser.open("/console").await, &["none failing", "Not tried yet"]);
     world.deliver(event(&tenant.id, "after")).await;
     for path in ["/console", &path] {
         let page = text(&browser.open(path).await);
-        assert!(!page.contains("not tried") && page.contains("1 to resend"), "{page}");
+        assert!(!page.contains("Not tried") && page.contains("1 failed"), "{page}");
     }
 }
 
