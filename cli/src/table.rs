@@ -241,7 +241,7 @@ mod tests {
         let columns = [Column::new("ID"), Column::new("STATE").of_statuses(), Column::new("URL")];
         let row = ["enabled", "failing for 3d", "enabled"].map(ToOwned::to_owned).to_vec();
         let table = Table::laid_out(&columns, std::slice::from_ref(&row), 80);
-        assert_eq!(table.titles(), "ID      STATE           URL");
+        assert_eq!(table.titles(), "ID       STATE           URL");
         assert_eq!(table.line(&row), "enabled  \u{1b}[31mfailing for 3d\u{1b}[0m  enabled");
     }
 }

@@ -15,9 +15,9 @@ fanfare whoami | grep -q "owner of"
 fanfare endpoints list | grep -q "No endpoints yet"
 
 ENDPOINT=$(fanfare --json endpoints create "$RECEIVER" --description "my hook" | field webhook_endpoint_id)
-fanfare endpoints list | grep -q "^$RECEIVER  *active  *all  *my hook  *$ENDPOINT$"
+fanfare endpoints list | grep -q "^$RECEIVER  *enabled  *all  *my hook  *$ENDPOINT$"
 fanfare endpoints update "$ENDPOINT" --events job.completed --description "my other hook"
-fanfare endpoints list | grep -q "^$RECEIVER  *active  *job.completed  *my other hook  *$ENDPOINT$"
+fanfare endpoints list | grep -q "^$RECEIVER  *enabled  *job.completed  *my other hook  *$ENDPOINT$"
 fanfare endpoints rotate "$ENDPOINT" | grep -q "whsec_"
 fanfare endpoints test "$ENDPOINT" | grep -q "Test event will be sent"
 until_it_says delivered fanfare deliveries list --endpoint "$ENDPOINT"

@@ -98,7 +98,7 @@ async function repairs(person, hook, secret) {
   await person.opens("/console");
   person.clicks = 0;
   const [told] = await person.page.locator(".notice.bad").allInnerTexts();
-  assert.match(told, /Failing\s+127[\d.:]+\/hook Orders\s+1 failed delivery, created (?:just now|\d+ s ago) \([\d -]+[\d:]+ UTC\)\. Last error: HTTP 500\. The receiver reported/);
+  assert.match(told, /Failing\s+127[\d.:]+\/hook Orders\s+All attempts have failed for [^(]+ \(since [\d -]+[\d:]+ UTC\)\. 1 failed delivery, created (?:just now|\d+ s ago) \([\d -]+[\d:]+ UTC\)\. Last error: HTTP 500\. The receiver reported/);
   await person.looks("the console with an endpoint that fails");
   await person.presses("link", /^View endpoint /);
   await person.sees("First permanent failure");

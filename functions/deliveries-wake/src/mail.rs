@@ -100,17 +100,23 @@ pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     [Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))]
 }
 
-/// Returns the name of an endpoint for an email's subject: its description, and the beginning of its URL without the
-/// scheme.
+/// Returns the name of an endpoint for an email's subject: its description, the beginning of its URL without the scheme,
+/// and the end of its id. Email programs put emails with the same subject into one conversation, and the rest of the
+/// URL may be a credential.
 fn name(notice: &Notice) -> String {
     let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));
-    match (address, description) {
-        (Some(address), Some(description)) => format!("{description} ({address})"),
-        (Some(name), None) | (None, Some(name)) => name,
-        (None, None) => notice.endpoint.to_string(),
+    let id = notice.endpoint.to_string();
+    let end = id.get(id.len().saturating_sub(ID_END)..).unwrap_or(&id);
+    match (description, address) {
+        (Some(description), Some(address)) => format!("{description} ({address}, …{end})"),
+        (Some(name), None) | (None, Some(name)) => format!("{name} (…{end})"),
+        (None, None) => id,
     }
 }
+
+/// The number of characters from the end of an endpoint's id that the subject shows. The end of an id is random.
+const ID_END: usize = 6;
 
 fn rest(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, rest)| rest)

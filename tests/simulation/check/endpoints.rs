@@ -121,7 +121,8 @@ impl Check<'_> {
             let failed = failed.map(begins).filter(|began| *began + stale >= healthy && *began <= at + apart);
             let failed: Vec<_> = failed.collect();
             let is_long = failed.iter().min().is_some_and(|first| *first + LONG.1 <= at + apart);
-            if !own().any(has_failed) && !(is_long && failed.len() >= usize::try_from(LONG.0).expect("few")) {
+            let is_failing = is_long && failed.len() >= usize::try_from(LONG.0).expect("few");
+            if !is_failing && !own().any(has_failed) {
                 wrong.push(format!("endpoint {index} of {tenant} was reported as failing at {}", stamp(at)));
             }
         }

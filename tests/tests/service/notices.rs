@@ -34,13 +34,17 @@ async fn mails(world: &World) -> Vec<Value> {
     mails
 }
 
-/// The subjects of the emails, without the receivers' ports.
+/// The subjects of the emails, without the receivers' ports and the ends of the endpoints' ids.
 async fn subjects(world: &World) -> Vec<String> {
     let without_port = |subject: &str| match subject.split_once("127.0.0.1:") {
         Some((before, rest)) => format!("{before}127.0.0.1{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
         None => subject.to_owned(),
     };
-    mails(world).await.iter().map(|mail| without_port(text(&mail["subject"]))).collect()
+    let without_id = |subject: String| match subject.split_once(" (…") {
+        Some((before, rest)) => format!("{before}{}", rest.split_once(')').map_or("", |(_, rest)| rest)),
+        None => subject,
+    };
+    mails(world).await.iter().map(|mail| without_id(without_port(text(&mail["subject"])))).collect()
 }
 
 const FAILING: &str = "Webhooks: Endpoint 127.0.0.1 is failing";

@@ -84,7 +84,7 @@ pub fn max_endpoints(env: &Env) -> Result<u32, ConfigError> {
 /// The largest endpoint limit that a deployment may set. A Lambda response can have at most 6,291,556 bytes, and
 /// contains the list as JSON inside a JSON string. Encoded this way, an endpoint takes up to 21,000 bytes: a URL with
 /// 2,048 characters at four bytes each, a description with 500 characters at seven bytes (a control character, escaped
-/// twice), 20 workflows with 100 characters at four bytes, ten header names with 64 bytes, and 670 bytes for the rest.
+/// twice), 20 workflows with 100 characters at four bytes, ten header names with 64 bytes, and 730 bytes for the rest.
 /// 299 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 290;
 /// The maximum number of tries for a change that conflicts with other calls.

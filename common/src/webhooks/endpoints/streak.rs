@@ -38,8 +38,10 @@ impl FromStr for Streak {
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let (since, attempts) = text.split_once('.').ok_or(NotAnId)?;
-        let since = since.parse().map(Timestamp::from_millisecond);
-        Ok(Self { since: since.map_err(|_| NotAnId)?, attempts: attempts.parse().map_err(|_| NotAnId)? })
+        match (since.parse(), attempts.parse()) {
+            (Ok(since), Ok(attempts)) => Ok(Self { since: Timestamp::from_millisecond(since), attempts }),
+            _ => Err(NotAnId),
+        }
     }
 }
 

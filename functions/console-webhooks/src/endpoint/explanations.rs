@@ -72,7 +72,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
 fn failing(app: &App, known: &Known, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
     html! {
         " The first attempt failed " (times::when(since, now))
-        @if attempts > 1 { ", and no fewer than " (attempts) " in all" }
+        @if attempts > 1 { ", and at least " (attempts) " have failed in all" }
         "."
         @if known.is_pending() {
             " " (counted(known.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt."

@@ -89,7 +89,7 @@ async fn the_console_shows_a_failing_endpoint_as_the_api_does() {
             "Failing",
             "Success rate 0% of 4 attempts",
             "All attempts fail",
-            "and no fewer than 4 in all",
+            "and at least 4 have failed in all",
             "2 deliveries wait",
             "The receiver reported a server error",
         ],

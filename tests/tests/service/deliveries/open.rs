@@ -64,7 +64,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
         ("/retrying", &retrying, "Retrying", None, "HTTP 503"),
         ("/disabled", &disabled, "Disabled: HTTP 410", Some("8 failed deliveries"), "HTTP 410"),
         ("/inactive", &inactive, "Disabled by your team", Some("1,500 held deliveries"), "None"),
-        ("/healthy", &healthy, "3 to resend", Some("3 failed deliveries"), "Not recorded"),
+        ("/healthy", &healthy, "3 failed", Some("3 failed deliveries"), "Not recorded"),
     ];
     for (name, endpoint, state, missed, error) in expected {
         let own = readable(browser.open(&format!("/console/endpoints/{endpoint}")).await.page());

@@ -28,7 +28,11 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let address = receiver.url("");
     assert_eq!(
         mails[0]["subject"],
-        format!("Webhooks: Endpoint <ours> ({}/billing/…) is failing", address.trim_start_matches("http://"))
+        format!(
+            "Webhooks: Endpoint <ours> ({}/billing/…, …{}) is failing",
+            address.trim_start_matches("http://"),
+            &id[id.len() - 6..]
+        )
     );
     for part in [
         "An endpoint of Doe & Co is failing",
@@ -55,6 +59,20 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     }
     let page = tests::Browser::new(&world, &tenant.cookie).open(&format!("/console/endpoints/{id}")).await;
     assert_eq!(page.status, 200, "the button opens the page of the endpoint");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn emails_about_different_endpoints_have_different_subjects() {
+    let (world, tenant) = impatient().await;
+    let receiver = broken().await;
+    for path in ["/customers/Secret-1", "/customers/Secret-2", "/customers/Secret-2"] {
+        world.endpoint(&tenant, &receiver.url(path), "s").await;
+    }
+    world.deliver(event(&tenant.id, "1")).await;
+    sweep(&world, later(0)).await;
+    let mails = mails(&world).await;
+    let subjects: std::collections::BTreeSet<_> = mails.iter().map(|mail| mail["subject"].to_string()).collect();
+    assert_eq!(subjects.len(), 3, "{subjects:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
