@@ -6,7 +6,7 @@ import { createHmac } from "node:crypto";
 import { after, before, test } from "node:test";
 import { createAuthClient } from "better-auth/client";
 import { organizationClient, twoFactorClient } from "better-auth/client/plugins";
-import { service } from "./world.mjs";
+import { confirm, linkTo, service } from "./world.mjs";
 
 const PASSWORD = "correct horse battery";
 let world;
@@ -47,21 +47,6 @@ async function ok(call) {
   return data;
 }
 
-// The link in the newest email to an address.
-async function linkTo(address) {
-  const messages = await (await fetch(`${world.mail}/messages`)).json();
-  return messages.find(({ to }) => to.includes(address)).text.match(/http\S+token=\S+/)[0];
-}
-
-// Opens a link from an email, and presses the button on its page.
-async function confirm(link) {
-  const url = new URL(link);
-  const body = new URLSearchParams(url.search);
-  const headers = { origin: world.api };
-  const response = await fetch(url.origin + url.pathname, { method: "POST", headers, body, redirect: "manual" });
-  assert.ok(response.status < 400, `${response.status} at ${link}`);
-}
-
 // Signs up, confirms the address, and signs a client in.
 async function person(name) {
   const email = `${name}@${name}.example.com`;
@@ -74,7 +59,7 @@ async function person(name) {
     body: JSON.stringify({ json }),
   });
   assert.equal(signedUp.status, 200, await signedUp.text());
-  await confirm(await linkTo(email));
+  await confirm(world, await linkTo(world, email));
   const auth = client();
   await ok(auth.signIn.email({ email, password: PASSWORD }));
   return { auth, email };
@@ -114,7 +99,7 @@ test("names and addresses change", async () => {
   const { auth } = await person("cy");
   await ok(auth.updateUser({ name: "Cyrus" }));
   await ok(auth.changeEmail({ newEmail: "cyrus@example.com" }));
-  await confirm(await linkTo("cyrus@example.com"));
+  await confirm(world, await linkTo(world, "cyrus@example.com"));
   const { user } = await ok(auth.getSession());
   assert.deepEqual([user.name, user.email], ["Cyrus", "cyrus@example.com"]);
   assert.equal((await ok(auth.organization.update({ data: { name: "Cyrus & Co" } }))).name, "Cyrus & Co");

@@ -88,6 +88,21 @@ export async function service({ env = {}, flags = [] } = {}) {
   }
 }
 
+// The link in the newest email to an address.
+export async function linkTo({ mail }, address) {
+  const messages = await (await fetch(`${mail}/messages`)).json();
+  return messages.find(({ to }) => to.includes(address)).text.match(/http\S+token=\S+/)[0];
+}
+
+// Opens a link from an email, and presses the button on its page.
+export async function confirm({ api }, link) {
+  const url = new URL(link);
+  const body = new URLSearchParams(url.search);
+  const headers = { origin: api };
+  const response = await fetch(url.origin + url.pathname, { method: "POST", headers, body, redirect: "manual" });
+  if (response.status >= 400) throw new Error(`${response.status} at ${link}`);
+}
+
 async function inTime(promise, time, what) {
   const late = new AbortController();
   const timer = sleep(time, undefined, { signal: late.signal }).then(
