@@ -92,6 +92,11 @@ const BROKEN: Manner = Manner::Answers(500, 5, None);
 const SLOW: Manner = Manner::Answers(200, 900, None);
 const LATE_AND_BROKEN: Manner = Manner::Answers(500, 900, None);
 
+/// A tenant with these endpoints and small events.
+fn tenant(endpoints: Vec<Receiver>) -> Tenant {
+    Tenant { endpoints, callbacks: receiver(&[], Manner::Prompt), bytes: 0 }
+}
+
 /// A world without faults, with events for a tenant's endpoints at these times, in seconds.
 fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], calls: &[(u64, Call)]) -> Script {
     let events = events.iter().enumerate().map(|(number, at)| Event {
@@ -117,8 +122,8 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
         sweeps_idly: false,
         trouble: seconds(60),
         age: Duration::ZERO,
-        bytes: 0,
-        tenants: vec![Tenant { endpoints, callbacks: receiver(&[], Manner::Prompt) }],
+        units: 0,
+        tenants: vec![tenant(endpoints)],
         events: events.collect(),
         actions: calls.iter().map(action).collect(),
         faults: Vec::new(),
@@ -149,8 +154,9 @@ fn small() -> Vec<Aimed> {
     // The payload is divided into two items, which one delivery has, or two share.
     for (name, endpoints) in [("large", 1), ("large and shared", 2)] {
         let fails_once = || receiver(&[(1, BROKEN)], Manner::Prompt);
-        let script = world(&[2, 2], (0..endpoints).map(|_| fails_once()).collect(), &[0], &[]);
-        worlds.push(Aimed { name: name.to_owned(), script: Script { bytes: 700_000, ..script } });
+        let mut script = world(&[2, 2], (0..endpoints).map(|_| fails_once()).collect(), &[0], &[]);
+        script.tenants[0].bytes = 700_000;
+        worlds.push(Aimed { name: name.to_owned(), script });
     }
     worlds
 }
@@ -176,6 +182,34 @@ fn large() -> Vec<Aimed> {
         ),
     ];
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
+}
+
+/// Worlds whose tables accept fewer write units than a tenant with large events uses for four seconds, beside a healthy
+/// tenant. Each payload belongs to one delivery, or is shared by several.
+fn throttled() -> Vec<Aimed> {
+    let worlds = [("throttled", 0, Audience::Callback, 250), ("throttled and shared", 4, Audience::Endpoints, 290)];
+    let worlds = worlds.map(|(name, endpoints, audience, units)| {
+        let fails = || receiver(&[(5, BROKEN)], Manner::Prompt);
+        let good = tenant(vec![receiver(&[], Manner::Prompt)]);
+        let bad = Tenant { callbacks: fails(), bytes: 40_000, ..tenant((0..endpoints).map(|_| fails()).collect()) };
+        let event = |tenant, audience, number: usize| Event {
+            at: Duration::from_millis(125) * u32::try_from(number).expect("few"),
+            tenant,
+            number,
+            failed: false,
+            audience,
+        };
+        let events = (0..32).flat_map(|number| [event(0, Audience::Endpoints, number), event(1, audience, number)]);
+        let script = Script {
+            processes: Processes::Lambda,
+            units,
+            tenants: vec![good, bad],
+            events: events.collect(),
+            ..world(&[2, 5], Vec::new(), &[], &[])
+        };
+        Aimed { name: format!("{name}, as it is"), script }
+    });
+    worlds.into()
 }
 
 /// The worlds without aimed faults, to check that all events arrive.
@@ -277,7 +311,7 @@ fn parts() -> (Vec<Aimed>, Vec<Aimed>) {
 /// All worlds, with all operations.
 fn all() -> Vec<Aimed> {
     let worlds = small().into_iter().chain(large()).collect();
-    [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten().collect()
+    [as_they_are(), throttled(), copies(), failing(worlds, "")].into_iter().flatten().collect()
 }
 
 /// Runs these worlds on all cores, and returns the indexes of the failed worlds with their violations, or only the
@@ -314,7 +348,7 @@ pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
     // If a long wait of a slow receiver is not woken, only the check of overdue deliveries is left.
     let long = large().into_iter().filter(|aimed| aimed.name == "slow, and waits long");
     let all = if is_quick {
-        [as_they_are(), copies()].into_iter().flatten().collect()
+        [as_they_are(), throttled(), copies()].into_iter().flatten().collect()
     } else {
         failing(small().into_iter().chain(long).collect(), "Query")
     };
@@ -345,6 +379,24 @@ fn hold(all: &[Aimed]) {
 fn one_world() {
     let name = std::env::var("WORLD").expect("WORLD");
     all().iter().filter(|aimed| aimed.name == name).for_each(show);
+}
+
+/// Runs one of the worlds with throttled tables.
+fn hold_throttled(number: usize) {
+    let Aimed { name, script } = &throttled()[number];
+    let run = run(script);
+    assert!(run.violations.is_empty(), "{name}: {:#?}", run.violations);
+    assert!(run.faults > 100, "{name}: only {} throttled writes", run.faults);
+}
+
+#[test]
+fn throttled_tables_delay_only_their_cause() {
+    hold_throttled(0);
+}
+
+#[test]
+fn throttled_shared_payloads_delay_only_their_cause() {
+    hold_throttled(1);
 }
 
 #[test]

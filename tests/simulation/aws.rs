@@ -170,6 +170,20 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
     }
 }
 
+/// The approximate write units of an item, whose binary values are base64.
+fn units(item: &Value) -> f64 {
+    (item.to_string().len() as f64 * 0.75 / 1024.0).ceil()
+}
+
+/// The part of a batch that is executed.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    None,
+    Half,
+    /// The first entries, as far as there are write units for them.
+    Affordable,
+}
+
 /// An error response from a service.
 fn refusal(code: &str) -> Answer {
     (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
@@ -209,19 +223,22 @@ impl World {
         }
         let conflict = "TransactionConflictException";
         let is_known_to_be_empty = self.is_known_to_be_empty(operation, body);
+        if let Some(answer) = self.throttled(operation, body) {
+            return answer;
+        }
         match (fault, operation) {
             (Some(Fault::Conflict(_)), "PutItem" | "UpdateItem" | "DeleteItem") => return refusal(conflict),
-            (Some(Fault::Conflict(_)), "TransactWriteItems") => return cancelled(body),
+            (Some(Fault::Conflict(_)), "TransactWriteItems") => return cancelled(body, "TransactionConflict"),
             (Some(Fault::Partial(_)), "BatchWriteItem" | "BatchGetItem" | "BatchExecuteStatement") => {
                 // A state that a batch did not update is updated alone, so this excuses no late or repeated attempt.
                 if updates(body) {
                     self.state().faults -= 1;
                 }
-                return self.in_part(operation, body, 2);
+                return self.in_part(operation, body, Part::Half);
             }
             (_, "BatchWriteItem") if self.is_hot() => {
                 self.state().faults += 1;
-                return self.in_part(operation, body, usize::MAX);
+                return self.in_part(operation, body, Part::None);
             }
             _ => {}
         }
@@ -230,14 +247,19 @@ impl World {
         }
         match dispatch(&self.database, operation, body) {
             Ok(answer) => {
-                let now = self.now();
-                let mut world = self.state();
-                for key in new_states(operation, body) {
-                    world.logged.entry(key).or_insert(now);
-                }
+                self.note_states(operation, body);
                 (200, answer)
             }
             Err(error) => (error.status_code(), error.to_json()),
+        }
+    }
+
+    /// Notes when deliveries first appear in the log.
+    fn note_states(&self, operation: &str, body: &[u8]) {
+        let now = self.now();
+        let mut state = self.state();
+        for key in new_states(operation, body) {
+            state.logged.entry(key).or_insert(now);
         }
     }
 
@@ -278,8 +300,49 @@ impl World {
         })
     }
 
+    /// The response to a write for which a table has no units left, if it has a bound.
+    fn throttled(&self, operation: &str, body: &[u8]) -> Option<Answer> {
+        if self.script.units == 0 {
+            return None;
+        }
+        let request = || serde_json::from_slice::<Value>(body).expect("JSON");
+        match operation {
+            "BatchWriteItem" | "BatchExecuteStatement" => Some(self.in_part(operation, body, Part::Affordable)),
+            "PutItem" | "UpdateItem" | "DeleteItem" => {
+                let request = request();
+                let table = request["TableName"].as_str().expect("a table");
+                (!self.affords(table, &request)).then(|| refusal("ThrottlingException"))
+            }
+            "TransactWriteItems" => {
+                let request = request();
+                let writes = request["TransactItems"].as_array().into_iter().flatten();
+                let mut writes = writes.filter_map(|write| write.as_object()?.values().next());
+                let affords = |write: &Value| self.affords(write["TableName"].as_str().expect("a table"), write);
+                (!writes.all(affords)).then(|| cancelled(body, "ThrottlingError"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the write units of an item. Like DynamoDB, a table accepts a write that exceeds what is left.
+    fn affords(&self, table: &str, item: &Value) -> bool {
+        let (now, rate) = (self.now(), f64::from(self.script.units));
+        let mut state = self.state();
+        let (left, at) = state.units.get(table).copied().unwrap_or((rate, now));
+        let left = (left + (now - at).as_secs_f64() * rate).min(rate);
+        let is_left = left > 0.0;
+        state.units.insert(table.to_owned(), (if is_left { left - units(item) } else { left }, now));
+        state.faults += usize::from(!is_left);
+        is_left
+    }
+
     /// Executes one part of a batch, and returns the rest as unprocessed.
-    fn in_part(&self, operation: &str, body: &[u8], parts: usize) -> Answer {
+    fn in_part(&self, operation: &str, body: &[u8], part: Part) -> Answer {
+        let share = |table: &str, entries: &[Value]| match part {
+            Part::None => 0,
+            Part::Half => entries.len() / 2,
+            Part::Affordable => entries.iter().take_while(|entry| self.affords(table, entry)).count(),
+        };
         let mut request: Value = serde_json::from_slice(body).expect("JSON");
         let (pointer, left_over) = match operation {
             "BatchWriteItem" => ("/RequestItems", "UnprocessedItems"),
@@ -287,9 +350,10 @@ impl World {
             _ => ("", ""),
         };
         if pointer.is_empty() {
-            let all = request["Statements"].as_array().map_or(0, Vec::len);
-            request["Statements"].as_array_mut().expect("statements").truncate(all / parts);
-            let mut answer = if all < parts { json!({"Responses": []}) } else { self.whole(operation, &request) };
+            let statements = request["Statements"].as_array_mut().expect("statements");
+            let (all, done) = (statements.len(), share("deliveries", statements));
+            statements.truncate(done);
+            let mut answer = if done == 0 { json!({"Responses": []}) } else { self.whole(operation, &request) };
             let responses = answer["Responses"].as_array_mut().expect("responses");
             responses.resize(all, json!({"Error": {"Code": "ThrottlingError", "Message": "throttled"}}));
             return (200, answer.to_string());
@@ -302,9 +366,9 @@ impl World {
                 None => (now.as_array_mut(), table.as_array_mut()),
             };
             let (now, later) = now.zip(later).expect("lists");
-            let done = later.len() / parts;
-            // The parts are chosen at random.
-            if self.draw(2) == 0 {
+            let done = share(name, later);
+            // Otherwise, the parts are chosen at random.
+            if part == Part::Affordable || self.draw(2) == 0 {
                 now.truncate(done);
                 later.drain(..done);
             } else {
@@ -314,13 +378,18 @@ impl World {
         }
         let is_empty = |table: &Value| table.get("Keys").unwrap_or(table).as_array().is_some_and(Vec::is_empty);
         let none = request["RequestItems"].as_object().expect("tables").values().all(is_empty);
+        if none && part == Part::Affordable {
+            return refusal("ThrottlingException");
+        }
         let mut answer = if none { json!({"Responses": {}}) } else { self.whole(operation, &request) };
         answer[left_over] = left;
         (200, answer.to_string())
     }
 
     fn whole(&self, operation: &str, request: &Value) -> Value {
-        let done = dispatch(&self.database, operation, request.to_string().as_bytes());
+        let body = request.to_string();
+        let done = dispatch(&self.database, operation, body.as_bytes());
+        self.note_states(operation, body.as_bytes());
         serde_json::from_str(&done.unwrap_or_else(|error| panic!("{operation}: {error}"))).expect("JSON")
     }
 
@@ -417,12 +486,11 @@ impl State {
     }
 }
 
-/// The response for a transaction whose first item conflicted with another transaction.
-fn cancelled(body: &[u8]) -> Answer {
+/// The response for a transaction whose first item was rejected with this code.
+fn cancelled(body: &[u8], code: &str) -> Answer {
     let request: Value = serde_json::from_slice(body).expect("JSON");
     let writes = request["TransactItems"].as_array().map_or(0, Vec::len);
-    let reasons: Vec<_> =
-        (0..writes).map(|at| json!({"Code": if at == 0 { "TransactionConflict" } else { "None" }})).collect();
+    let reasons: Vec<_> = (0..writes).map(|at| json!({"Code": if at == 0 { code } else { "None" }})).collect();
     let name = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
     (400, json!({"__type": name, "Message": "cancelled", "CancellationReasons": reasons}).to_string())
 }

@@ -108,6 +108,11 @@ impl Check<'_> {
         self.violations.push(Violation::new(invariant, detail));
     }
 
+    /// Whether a delivery's receiver always accepts deliveries quickly.
+    fn is_well(&self, logged: &Logged) -> bool {
+        self.world.receiver((logged.tenant, logged.endpoint)).is_well()
+    }
+
     /// The times at which a delivery was resent.
     fn resent<'b>(&'b self, logged: &'b Logged) -> impl Iterator<Item = Within> {
         let id = logged.text("delivery_id");

@@ -110,6 +110,7 @@ impl Crowd {
         let tenant = |endpoints: usize, manner| Tenant {
             endpoints: (0..endpoints).map(|_| receiver(manner)).collect(),
             callbacks: receiver(manner),
+            bytes: 0,
         };
         let slow = tenant(1, self.slow);
         let mut slowing = tenant(1, SLOW);
@@ -141,7 +142,7 @@ impl Crowd {
             sweeps_idly: true,
             trouble: self.ends,
             age: Duration::ZERO,
-            bytes: 0,
+            units: 0,
             tenants: well.chain(bad).collect(),
             events: self.events(),
             actions: Vec::new(),

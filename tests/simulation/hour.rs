@@ -164,7 +164,7 @@ impl Hour {
             only_failures: false,
             has_dead_address: false,
         };
-        let tenant = Tenant { endpoints: vec![receiver.clone()], callbacks: receiver };
+        let tenant = Tenant { endpoints: vec![receiver.clone()], callbacks: receiver, bytes: 0 };
         let apart = self.every / u32::try_from(self.tenants).expect("few");
         let number = END.as_millis() / apart.as_millis();
         let events = (0..usize::try_from(number).expect("few")).map(|number| Event {
@@ -189,7 +189,7 @@ impl Hour {
             sweeps_idly: true,
             trouble: END,
             age: Duration::ZERO,
-            bytes: 0,
+            units: 0,
             tenants: vec![tenant; self.tenants],
             events: events.collect(),
             actions: Vec::new(),

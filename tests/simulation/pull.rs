@@ -82,7 +82,7 @@ fn script(seed: u64) -> Script {
         disable_after: 0,
         hold_for: 604_800,
         sweeps_idly: false,
-        tenants: vec![Tenant { endpoints: Vec::new(), callbacks: prompt }],
+        tenants: vec![Tenant { endpoints: Vec::new(), callbacks: prompt, bytes: 0 }],
         events: events.collect(),
         actions: Vec::new(),
         ..script

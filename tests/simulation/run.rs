@@ -237,9 +237,10 @@ pub(crate) async fn produce(world: Arc<World>, tenants: Vec<String>) {
         let tenant = &tenants[event.tenant];
         let job = event.job();
         let mut body = json!({"event": name, "tenant_id": tenant, "job_id": job, "result": {"n": event.number}});
-        if world.script.bytes > 0 {
+        let bytes = world.script.tenants[event.tenant].bytes;
+        if bytes > 0 {
             let mut random = fastrand::Rng::with_seed(event.number as u64);
-            let noise = std::iter::repeat_with(|| random.alphanumeric()).take(world.script.bytes);
+            let noise = std::iter::repeat_with(|| random.alphanumeric()).take(bytes);
             body["result"]["noise"] = noise.collect::<String>().into();
         }
         match event.audience {

@@ -38,8 +38,8 @@ pub(crate) struct Script {
     pub(crate) trouble: Time,
     /// The age of each event when it is sent, as if it had waited in its queue.
     pub(crate) age: Duration,
-    /// The number of incompressible bytes in each event.
-    pub(crate) bytes: usize,
+    /// The write units per second that a table accepts; 0 means any number.
+    pub(crate) units: u32,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
     pub(crate) actions: Vec<Action>,
@@ -73,6 +73,8 @@ pub(crate) struct Tenant {
     pub(crate) endpoints: Vec<Receiver>,
     /// The receiver for its jobs' callbacks.
     pub(crate) callbacks: Receiver,
+    /// The number of incompressible bytes in each of its events.
+    pub(crate) bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -270,7 +272,7 @@ impl Script {
             sweeps_idly: schedule.len() < WHOLE.len() && rng.u32(0..8) == 0,
             trouble: span + Duration::from_secs(60),
             age: Duration::ZERO,
-            bytes: 0,
+            units: 0,
             tenants,
             events,
             actions,
@@ -316,7 +318,7 @@ fn moment(rng: &mut Rng, span: Time) -> Time {
 fn tenant(rng: &mut Rng, span: Time) -> Tenant {
     let endpoints = 0..rng.usize(1..=3);
     let endpoints = endpoints.map(|number| Receiver { has_dead_address: number % 2 == 1, ..receiver(rng, span) });
-    Tenant { endpoints: endpoints.collect(), callbacks: receiver(rng, span) }
+    Tenant { endpoints: endpoints.collect(), callbacks: receiver(rng, span), bytes: 0 }
 }
 
 fn receiver(rng: &mut Rng, span: Time) -> Receiver {

@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) harmless: usize,
     /// The number of messages delivered twice.
     pub(crate) copies: usize,
+    /// The write units that are left of each table, and when they were counted.
+    pub(crate) units: BTreeMap<String, (f64, Time)>,
     /// The period in which the event of each job was handled, by job id.
     pub(crate) handled: BTreeMap<String, Within>,
     /// When each delivery first appeared in the log, by its partition and sort key.
@@ -148,6 +150,7 @@ impl World {
             faults: 0,
             harmless: 0,
             copies: 0,
+            units: BTreeMap::new(),
             handled: BTreeMap::new(),
             logged: BTreeMap::new(),
             misled: Vec::new(),

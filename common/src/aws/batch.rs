@@ -1,7 +1,7 @@
 //! Batched reads and writes of a table.
 //!
-//! If a partition is throttled, DynamoDB leaves its items unprocessed. This module retries these items with growing
-//! delays, and returns those that still fail, with the reason.
+//! If a partition is throttled, DynamoDB leaves its items unprocessed, or rejects the call if these are all its items.
+//! This module retries these items with growing delays, and returns those that still fail, with the reason.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -27,13 +27,13 @@ const READS: usize = 100;
 /// The maximum number of concurrent calls per caller.
 pub(crate) const CONCURRENCY: usize = 16;
 /// The maximum number of tries per batch while DynamoDB leaves items unprocessed.
-pub(crate) const ROUNDS: u32 = 4;
+pub(crate) const ROUNDS: u32 = 5;
 
 /// The items of a batch that were not written or read.
 pub(crate) struct Left<T> {
     /// The labels of writes, or the keys of reads.
     pub(crate) items: Vec<T>,
-    /// The error of the call; `None` if DynamoDB left these items unprocessed in every round.
+    /// The error of the call; `None` if DynamoDB did not process these items in any round.
     pub(crate) error: Option<Error>,
 }
 
@@ -98,16 +98,19 @@ pub(crate) fn write_all<L>(
     let calls = by_size(writes).into_iter().map(move |batch| async move {
         let (mut left, mut requests): (Vec<L>, Vec<_>) = batch.into_iter().unzip();
         for round in 0..ROUNDS {
-            let call = dynamodb.batch_write_item().request_items(table, requests);
+            pause(round).await;
+            let call = dynamodb.batch_write_item().request_items(table, requests.clone());
             requests = match Box::pin(call.send()).await {
                 Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default(),
-                Err(error) => return Err(Left { items: left, error: Some(failure(doing)(error)) }),
+                Err(error) => match failure(doing)(error) {
+                    Error::Busy => requests,
+                    error => return Err(Left { items: left, error: Some(error) }),
+                },
             };
             if requests.is_empty() {
                 return Ok(());
             }
             left.retain(|label| requests.iter().any(|request| is_of(label, request)));
-            pause(round).await;
         }
         Err(Left { items: left, error: None })
     });
@@ -139,6 +142,7 @@ pub(crate) fn read_all(
     let calls = batches(keys, READS).map(move |mut keys| async move {
         let mut items = Vec::new();
         for round in 0..ROUNDS {
+            pause(round).await;
             let wanted = keys_and_attributes(keys.clone(), is_consistent);
             let call = dynamodb.batch_get_item().request_items(table, wanted);
             let answer = match Box::pin(call.send()).await {
@@ -150,7 +154,6 @@ pub(crate) fn read_all(
                 None => return (items, None),
                 Some(left_out) => keys = left_out.keys,
             }
-            pause(round).await;
         }
         (items, Some(Left { items: keys, error: None }))
     });
@@ -188,10 +191,12 @@ fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttribute
     KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(is_consistent).build().expect("complete keys")
 }
 
-/// Waits before retrying a throttled partition: 50 ms on average in the first round, and twice as long in each later
-/// round.
+/// Waits before a round that retries a throttled partition: 50 ms on average before the second round, and twice as long
+/// before each later one.
 async fn pause(round: u32) {
-    tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+    if let Some(earlier) = round.checked_sub(1) {
+        tokio::time::sleep(Duration::from_millis(50 << earlier).mul_f64(0.5 + random::fraction())).await;
+    }
 }
 
 /// Divides writes into batches of at most [`WRITES`] items and, with more than one item, [`WRITTEN_BYTES`].

@@ -154,7 +154,7 @@ impl Check<'_> {
         for logged in self.logged.iter().filter(|logged| !logged.is_test()) {
             let Some(first) = logged.attempts.first() else { continue };
             let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
-            let is_well = self.world.receiver((logged.tenant, logged.endpoint)).is_well();
+            let is_well = self.is_well(logged);
             let is_resent = self.resent(logged).next().is_some();
             if is_well && !is_resent && waited > self.allowance.beside_bad {
                 late.push(format!("{} is tried after {waited:?}", logged.text("webhook_id")));
