@@ -337,7 +337,12 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
 /// function must not depend on it.
 pub(crate) async fn large(world: &World, binaries: &Binaries, table: &mut Table) {
     let failing = Moody::start(|_| (Duration::ZERO, 500)).await;
-    let tenant = tenant_with_endpoints(world, "large", failing.url(), 10).await;
+    let tenant = world.tenant("large").await;
+    for number in 0..10 {
+        let endpoint = world.endpoint(&tenant, &format!("{}{number}", failing.url()), "a secret of some length").await;
+        // Attempts at a new receiver would only be parked.
+        world.make_quick(&tenant, &endpoint).await;
+    }
     let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     let mut random = fastrand::Rng::with_seed(1);
     let mut event = |job: usize, bytes: usize| {
@@ -351,6 +356,7 @@ pub(crate) async fn large(world: &World, binaries: &Binaries, table: &mut Table)
     deliver(&mut lambda, [batch("job-events", warm.iter().cloned())]).await;
     let idle = lambda.memory("VmRSS");
     deliver(&mut lambda, [batch("job-events", large.iter().cloned())]).await;
+    assert_eq!(failing.requests(), 2 * 10 * 10, "each event is attempted at each endpoint");
     #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
     let mib = |kib: u64| kib as f64 / 1024.0;
     let row = Row::above(
