@@ -123,7 +123,7 @@ impl Health {
     }
 
     /// Since when the endpoint is failing: since the first failed attempt after its last success, if a delivery has failed
-    /// permanently or the [streak](super::streak) is long enough. `None` if it is not failing.
+    /// permanently or the [streak](Streak) is long enough. `None` if it is not failing.
     pub fn failing_since(&self, now: Timestamp) -> Option<Timestamp> {
         let first = self.streak.map(|streak| streak.since);
         match self.failed_since {
