@@ -14,7 +14,7 @@ use std::{
 use anstream::adapter::strip_str;
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
+    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
 use serde_json::json;
 use tests::{Receiver, World, event};
@@ -66,6 +66,16 @@ impl Terminal {
         while !self.text().contains(words) {
             assert!(Instant::now() < end, "{words}: {}", self.text());
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until typed characters are no longer shown. The client's library prints a prompt before it changes the
+    /// terminal.
+    fn hides(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while tcgetattr(&self.keyboard).expect("a terminal").local_modes.contains(LocalModes::ECHO) {
+            assert!(Instant::now() < end, "{}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -237,6 +247,7 @@ async fn a_typed_key_is_not_shown() {
     let shown = tokio::task::spawn_blocking(move || {
         let mut terminal = Terminal::start(command, 80);
         terminal.says("API key: ");
+        terminal.hides();
         terminal.types(&format!("{key}\n"));
         terminal.end()
     });

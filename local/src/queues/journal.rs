@@ -243,12 +243,12 @@ mod tests {
         Entry { change: Change::Accepted(vec![Arc::new(message)]), written: oneshot::channel().0 }
     }
 
-    /// The disk has space for 20 pages at first, and later for more.
+    /// The disk has space for 12 pages at first, and later for more.
     #[test]
     fn a_full_disk_does_not_lose_accepted_messages() {
         let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));
         let (mut connection, _) = open(&path).expect("a file");
-        connection.pragma_update(None, "max_page_count", 20).expect("a limit");
+        connection.pragma_update(None, "max_page_count", 12).expect("a limit");
         let before: Vec<_> = (0..20).filter(|key| commit(&mut connection, &[accepted(*key)]).is_ok()).collect();
         assert!((1..10).contains(&before.len()), "the disk fills up soon: {before:?}");
         // Changes that share a transaction succeed or fail together.
