@@ -35,6 +35,8 @@
 mod artifacts;
 #[path = "isolation/fat.rs"]
 mod fat;
+#[path = "isolation/half_core.rs"]
+mod half_core;
 #[path = "isolation/rates.rs"]
 mod rates;
 #[path = "isolation/receivers.rs"]
@@ -60,6 +62,9 @@ use scenario::Scenario;
 
 #[tokio::main]
 async fn main() {
+    if let Ok(tables) = env::var(fat::TABLES) {
+        return fat::serve(tables).await;
+    }
     let (flags, names): (Vec<_>, Vec<_>) = env::args().skip(1).partition(|argument| argument.starts_with("--"));
     let wanted = |name: &str| names.iter().all(|part| name.contains(part.as_str()));
     let all = flags.iter().any(|flag| flag == "--all");
@@ -80,8 +85,8 @@ async fn main() {
     if wanted("requests") {
         is_well &= requests::requests(&local).await;
     }
-    if wanted("fat") {
-        is_well &= fat::fat().await;
+    for fat in fat::ALL.into_iter().filter(|fat| wanted(&fat.to_string())) {
+        is_well &= fat::fat(fat).await;
     }
     if wanted("rates") {
         is_well &= rates::rates(&local).await;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -30,7 +30,7 @@ pub struct Moody {
 
 struct Mood {
     answer: Box<dyn Fn(usize) -> Answer + Send>,
-    ids: Vec<String>,
+    arrivals: Vec<(String, Instant)>,
     at_once: usize,
     taken: usize,
     seen: Vec<(usize, usize)>,
@@ -39,8 +39,8 @@ struct Mood {
 impl Moody {
     /// Starts a receiver. `answer` gets the number of earlier requests.
     pub async fn start(answer: impl Fn(usize) -> Answer + Send + 'static) -> Self {
-        let (answer, ids, seen) = (Box::new(answer), Vec::new(), Vec::new());
-        let mood = Arc::new(Mutex::new(Mood { answer, ids, at_once: 0, taken: 0, seen }));
+        let (answer, arrivals, seen) = (Box::new(answer), Vec::new(), Vec::new());
+        let mood = Arc::new(Mutex::new(Mood { answer, arrivals, at_once: 0, taken: 0, seen }));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let app = Router::new().fallback(receive).with_state(Arc::clone(&mood));
@@ -57,13 +57,19 @@ impl Moody {
     /// The number of requests so far.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.mood().ids.len()
+        self.mood().arrivals.len()
     }
 
     /// The `webhook-id` of each request.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
-        self.mood().ids.clone()
+        self.arrivals().into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The `webhook-id` of each request, and when it arrived.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<(String, Instant)> {
+        self.mood().arrivals.clone()
     }
 
     /// For each request: the number of requests in flight when it arrived, and the number accepted by then.
@@ -87,8 +93,8 @@ async fn receive(State(state): State<Arc<Mutex<Mood>>>, headers: HeaderMap) -> S
     let mood = || state.lock().expect("no panic");
     let (takes, status) = {
         let mut mood = mood();
-        let before = mood.ids.len();
-        mood.ids.push(headers["webhook-id"].to_str().expect("an id").to_owned());
+        let before = mood.arrivals.len();
+        mood.arrivals.push((headers["webhook-id"].to_str().expect("an id").to_owned(), Instant::now()));
         mood.at_once += 1;
         let seen = (mood.at_once, mood.taken);
         mood.seen.push(seen);

@@ -118,14 +118,19 @@ impl Service {
         assert!(sent.expect("the send succeeds").failed.is_empty());
     }
 
-    /// The CPU time of all the process's threads in seconds, including ended ones. Linux counts hundredths of a second.
+    /// The CPU time that the process has used.
     pub(crate) fn cpu(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("Linux");
-        // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
-        let (_, fields) = stat.rsplit_once(") ").expect("a name");
-        let ticks = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number"));
-        ticks.sum::<f64>() / 100.0
+        cpu_of(self.id())
     }
+}
+
+/// The CPU time of all a process's threads in seconds, including ended ones. Linux counts hundredths of a second.
+pub(crate) fn cpu_of(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("Linux");
+    // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
+    let (_, fields) = stat.rsplit_once(") ").expect("a name");
+    let ticks = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number"));
+    ticks.sum::<f64>() / 100.0
 }
 
 /// The JSON of a 200 response; panics for any other status.
