@@ -63,9 +63,8 @@ pub(crate) struct Queues {
     messages: Arc<Messages>,
 }
 
-/// Returns the queues, with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
-/// returns the journal at that path, which lets messages outlive the process. Once the journal is dropped, the queues
-/// accept no more messages.
+/// Returns the queues, with URLs below `http://127.0.0.1:port/account`. If `path` is given, also returns the journal at
+/// that path, which lets messages outlive the process. Once the journal is dropped, the queues accept no more messages.
 ///
 /// # Errors
 /// The journal cannot be opened.

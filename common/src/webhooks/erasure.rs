@@ -52,7 +52,7 @@ pub struct Erasure<'a> {
 impl Erasure<'_> {
     /// Erases one delivery, as [`Log::erase`] does.
     pub async fn of_one(self, id: DeliveryId) -> Result<Erased> {
-        self.record(TargetKind::Delivery, &id, None, []).await?;
+        self.record(TargetKind::Delivery, &id, []).await?;
         self.erase(vec![id], false, None).await
     }
 
@@ -61,7 +61,7 @@ impl Erasure<'_> {
     /// # Errors
     /// One of them is pending.
     pub async fn of_job(self, job_id: String, cursor: Option<Cursor>) -> Result<Erased> {
-        self.record(TargetKind::Job, &job_id, cursor.as_ref(), []).await?;
+        self.record(TargetKind::Job, &job_id, []).await?;
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
             .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.needs_payload() {
@@ -85,8 +85,8 @@ impl Erasure<'_> {
         let changes = [since.map(|since| initial("since", since)), until.map(|until| initial("until", until))];
         let changes = changes.into_iter().flatten();
         match endpoint {
-            Some(endpoint) => self.record(TargetKind::Endpoint, &endpoint, cursor.as_ref(), changes).await?,
-            None => self.record(TargetKind::Organization, self.tenant, cursor.as_ref(), changes).await?,
+            Some(endpoint) => self.record(TargetKind::Endpoint, &endpoint, changes).await?,
+            None => self.record(TargetKind::Organization, self.tenant, changes).await?,
         }
         let filter = Filter { since, until, ..Filter::default() };
         let is_wanted = |delivery: &Delivery| {
@@ -125,18 +125,14 @@ impl Erasure<'_> {
         Ok(())
     }
 
-    /// Records the request before the first payload is erased, because the process may die before the last one.
+    /// Records the request before the first payload is erased, because the process may die before the last one. The call
+    /// for a later page is recorded, too: anyone can pass a cursor to their first call.
     async fn record(
         self,
         kind: TargetKind,
         id: &impl ToString,
-        cursor: Option<&Cursor>,
         changes: impl IntoIterator<Item = Change>,
     ) -> Result<()> {
-        if cursor.is_some() {
-            // The call for the first page has been recorded.
-            return Ok(());
-        }
         let target = audit::target(kind, id.to_string(), None);
         self.log.record_erasure(Entry::new(Action::ErasureRequested, self.tenant, target).with(changes)).await
     }

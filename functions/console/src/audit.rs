@@ -196,7 +196,7 @@ fn field(change: &Change, entry: &api::audit::Entry) -> Markup {
 }
 
 /// The names of fields on pages. Fields that are added later keep the API's names.
-const LABELS: [(&str, &str); 28] = [
+const LABELS: [(&str, &str); 32] = [
     ("backup_codes", "Backup codes"),
     ("debug_notification_email", "Email for notifications"),
     ("description", "Description"),
@@ -207,10 +207,14 @@ const LABELS: [(&str, &str); 28] = [
     ("events", "Events"),
     ("expires_at", "Expires"),
     ("headers", "Headers"),
+    ("keep_payload", "Payloads kept"),
     ("kind", "Acts for"),
+    ("max_concurrent", "Requests at a time"),
     ("name", "Name"),
     ("password", "Password"),
+    ("payload", "Payload"),
     ("pending_email", "New email"),
+    ("previous_secret", "Previous secret"),
     ("reason", "Reason"),
     ("require_two_factor", "Two-factor authentication required"),
     ("role", "Role"),
@@ -231,9 +235,14 @@ fn label(field: &str) -> Cow<'_, str> {
     LABELS.iter().find(|(name, _)| *name == field).map_or_else(|| visible(field), |(_, label)| (*label).into())
 }
 
-/// The word for a field that is not set.
+/// The word for a field that is not set: its default.
 fn unset(field: &str) -> &'static str {
-    if matches!(field, "events" | "workflows") { "all" } else { "none" }
+    match field {
+        "events" | "workflows" => "all",
+        "payload" => "full",
+        "keep_payload" => "yes",
+        _ => "none",
+    }
 }
 
 /// A value in words.
