@@ -90,6 +90,7 @@ calls! {
             status: Status,
             event: String,
             job_id: String,
+            webhook_id: WebhookId,
             outcome: String,
             workflow: String,
             since: Timestamp,

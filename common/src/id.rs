@@ -65,6 +65,17 @@ uuid_id! {
     LeaseId
 }
 
+impl EndpointId {
+    /// The id as a number, which stored indexes contain.
+    pub(crate) fn bits(self) -> u128 {
+        self.0.as_u128()
+    }
+
+    pub(crate) fn from_bits(bits: u128) -> Self {
+        Self(Uuid::from_u128(bits))
+    }
+}
+
 impl RecoveryId {
     /// When the recovery was requested.
     pub fn made_at(self) -> Timestamp {

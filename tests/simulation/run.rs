@@ -186,9 +186,14 @@ pub(crate) async fn begin(world: &Arc<World>) -> Known {
     Known { tenants, resends: Vec::new(), recoveries: Vec::new(), tests: Vec::new() }
 }
 
+/// The id of a tenant.
+pub(crate) fn tenant_id(number: usize) -> String {
+    format!("00000000-0000-7000-8000-{number:012}")
+}
+
 /// Stores a tenant with its user and key, and returns its id and the key.
 fn store_tenant(world: &World, number: usize) -> (String, String) {
-    let id = format!("00000000-0000-7000-8000-{number:012}");
+    let id = tenant_id(number);
     let key = format!("ak_{number:043}");
     let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
     put(

@@ -122,6 +122,9 @@ pub const LINES: &[Line] = lines! {
          parked until then."
     WARN "log.parked_left" [error]
         "The rows of parked attempts could not be deleted after the attempts. The next round of the drain deletes them."
+    ERROR "log.index_failed" [tenant, error]
+        "An organization's deliveries could not be added to the index of jobs, and the next sweep tries again. They are \
+         found anyway, but more slowly."
     ERROR "log.rows_unwritten" [error, rows]
         "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
          number of rows."

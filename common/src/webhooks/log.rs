@@ -16,13 +16,16 @@
 //! - Parked attempts: `parked/<tenant>`.
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
+//! - The [index] of jobs and `webhook-id`s: `index/<tenant>`.
 //!
 //! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.
 
 pub mod count;
 pub mod due;
 mod erase;
+mod index;
 mod items;
+mod lookup;
 pub mod open;
 mod parked;
 mod payload;

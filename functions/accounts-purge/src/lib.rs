@@ -120,6 +120,7 @@ impl App {
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         self.log.forget_recoveries(tenant).await?;
         self.log.forget_parked(tenant).await?;
+        self.log.forget_index(tenant).await?;
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {
             while Instant::now() < end {
                 if !self.log.forget_page(tenant, shard).await? {

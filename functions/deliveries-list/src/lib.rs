@@ -15,7 +15,7 @@ use common::{
     issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::parse_outcome,
+        delivery::{WebhookId, parse_outcome},
         endpoints::Endpoints,
         event::parse_event,
         log::{
@@ -75,6 +75,10 @@ impl Input {
             )
             .example("job_4821")
             .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
+        let webhook_id = fields
+            .about("Only the delivery with this `webhook-id`, as its receiver got it. By default, all deliveries.")
+            .example("msg_0123456789abcdef0123456789abcdef")
+            .optional_text(List::NAMES.webhook_id, WebhookId::parse);
         let outcome = fields
             .about(
                 "Only deliveries whose last attempt had this outcome: `delivered`, or the reason for the failure, such \
@@ -102,8 +106,8 @@ impl Input {
             .about("The `next_cursor` from the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Cursor::parse);
         let (status, event, job_id, since, until) = (status?, event?, job_id?, since?, until?);
-        let (outcome, workflow) = (outcome?, workflow?);
-        let filter = Filter { status, event, job_id, outcome, workflow, since, until, webhook_id: None };
+        let (webhook_id, outcome, workflow) = (webhook_id?, outcome?, workflow?);
+        let filter = Filter { status, event, job_id, outcome, workflow, since, until, webhook_id };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { endpoint: endpoint?, filter, limit, cursor: cursor? })
     }

@@ -35,6 +35,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{job_failures::FailedJobs, notices::Notices};
 
+mod index;
 mod job_failures;
 mod mail;
 mod notices;

@@ -125,6 +125,27 @@ impl Check<'_> {
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
     }
 
+    /// 3. Complete index: a job's deliveries are found by its id, and each by its `webhook-id`.
+    pub(super) async fn found_by_id(&mut self) {
+        let mut expected = BTreeMap::<_, BTreeSet<&str>>::new();
+        for logged in &self.logged {
+            for field in ["job_id", "webhook_id"] {
+                let deliveries = expected.entry((logged.tenant, field, logged.text(field))).or_default();
+                deliveries.insert(logged.text("delivery_id"));
+            }
+        }
+        let mut wrong = Vec::new();
+        for ((tenant, field, id), expected) in expected {
+            let found = self.known.tenants[tenant].client.deliveries(&json!({field: id, "limit": 100})).await;
+            let found: BTreeSet<_> =
+                found.iter().map(|delivery| delivery["delivery_id"].as_str().unwrap_or_default()).collect();
+            if found != expected {
+                wrong.push(format!("{field} {id}: {found:?} instead of {expected:?}"));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("deliveries are found by job and by webhook-id", wrong));
+    }
+
     /// 3. Correct log.
     pub(super) fn correct_log(&mut self) {
         let mut wrong = Vec::new();

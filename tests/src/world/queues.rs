@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Runs the sweep for the minute that contains this time. The first sweep covers the minutes since the service was
-    /// started, instead of the last half hour, and wakes from the first minute with a long wait, because each minute
+    /// started, instead of the last half hour, and wakes from the first minute with such rows, because each minute
     /// takes many calls.
     pub async fn sweep(&self, at: Timestamp) {
         if !self.is_swept.swap(true, Ordering::Relaxed) {
@@ -130,7 +130,8 @@ impl World {
         let minute = |time: Timestamp| time.as_second() / 60;
         let first = minute(self.started).max(minute(at) - 30) - 1;
         let items = self.items("deliveries").await;
-        let waits = items.iter().filter(|item| item["delivery"].as_s().is_ok_and(|key| key.starts_with("wake")));
+        let is_wait = |key: &String| key.starts_with("wake") || key.starts_with("index/");
+        let waits = items.iter().filter(|item| item["delivery"].as_s().is_ok_and(is_wait));
         let minutes = waits.filter_map(|item| {
             let (minute, _) = item["destination"].as_s().ok()?.strip_prefix("due/")?.split_once('.')?;
             minute.parse().ok()

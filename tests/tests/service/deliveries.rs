@@ -14,6 +14,7 @@ mod isolation;
 mod large;
 mod list;
 mod log;
+mod lookup;
 mod open;
 mod parked;
 mod pull;

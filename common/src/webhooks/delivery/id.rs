@@ -181,9 +181,23 @@ impl WebhookId {
         Self(ambient::uuid().as_u128())
     }
 
+    /// Parses an id from a request.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be the value of a webhook-id header")])
+    }
+
     /// The shard of a delivery with this id if there are `shards` shards.
     pub fn shard(self, shards: u8) -> u8 {
         u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()
+    }
+
+    /// The id as a number, which stored indexes contain.
+    pub(in crate::webhooks) fn bits(self) -> u128 {
+        self.0
+    }
+
+    pub(in crate::webhooks) fn from_bits(bits: u128) -> Self {
+        Self(bits)
     }
 
     fn parse_hex(text: &str) -> Result<Self, NotAnId> {

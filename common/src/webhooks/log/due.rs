@@ -16,11 +16,12 @@ use serde::Deserialize;
 
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, LEASE},
+    search::moment,
     table::{Key, Log, Row, keyed},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, attributes, number, query_pages, text},
+        dynamo::{Item, Record, attributes, number, query_all, query_pages, text},
         expression::{Condition, select},
     },
     error::Result,
@@ -139,6 +140,8 @@ const WAKE: &str = "wake";
 const CHECK: &str = "check";
 /// The kind of the rows of drains.
 const DRAIN: &str = "drain";
+/// The kind of the rows that request the [index](super::index) of a tenant's deliveries.
+const INDEX: &str = "index";
 
 impl Log {
     /// Builds the due row of a pending delivery.
@@ -170,8 +173,7 @@ impl Log {
     pub fn drain_row(&self, row: &DrainRow, now: Timestamp) -> Row {
         let DrainRow { tenant, drain, at } = row;
         let due = now.max(*at);
-        let sum = tenant.as_str().bytes().fold(0_u8, u8::wrapping_add);
-        let partition = partition(Minute::of(due), sum % PARTITIONS);
+        let partition = partition(Minute::of(due), of_tenant(tenant));
         let key = [partition, format!("{DRAIN}/{}/{}/{tenant}", at.as_millisecond(), drain.as_str())];
         Row(keyed(key, [(EXPIRES_AT, number(due.after(KEPT).as_second()))]))
     }
@@ -182,6 +184,27 @@ impl Log {
         let keys = DESTINATION.equals(text(partition(minute, shard))).and(is_of_a_drain);
         let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE);
         query_pages(rows, "reading the rows of drains").map_ok(|page| page.iter().filter_map(parse_drain_row).collect())
+    }
+
+    /// Builds the row that requests the index of a tenant's deliveries at `at`. A tenant has one row per minute.
+    pub(super) fn index_row(&self, tenant: &TenantId, at: Timestamp) -> Row {
+        let key = [partition(Minute::of(at), of_tenant(tenant)), format!("{INDEX}/{tenant}")];
+        Row(keyed(key, [(EXPIRES_AT, number(at.after(KEPT).as_second()))]))
+    }
+
+    /// Moves the request of a tenant's index to the minute after `now`.
+    #[must_use]
+    pub fn index_row_again(&self, tenant: &TenantId, now: Timestamp) -> Row {
+        self.index_row(tenant, now.after(Duration::from_secs(60)))
+    }
+
+    /// Reads the tenants whose index is requested in a partition of a minute.
+    pub async fn index_requests(&self, minute: Minute, shard: u8) -> Result<Vec<TenantId>> {
+        let prefix = format!("{INDEX}/");
+        let keys = DESTINATION.equals(text(partition(minute, shard))).and(DELIVERY.begins_with(text(&prefix)));
+        let rows =
+            query_all(select(self.query(keys), &[DELIVERY]).consistent_read(true), "reading index requests").await?;
+        Ok(rows.iter().filter_map(|row| moment(row)?.strip_prefix(&prefix)?.parse().ok()).collect())
     }
 
     fn due_pages(&self, keys: Condition) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
@@ -263,6 +286,11 @@ fn parse_drain_row(item: &Item) -> Option<DrainRow> {
     let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
     let drain = parts.next()?.parse().ok()?;
     Some(DrainRow { tenant: parts.next()?.parse().ok()?, drain, at })
+}
+
+/// The partition of a minute that contains the rows about a tenant.
+fn of_tenant(tenant: &TenantId) -> u8 {
+    tenant.as_str().bytes().fold(0_u8, u8::wrapping_add) % PARTITIONS
 }
 
 fn partition(minute: Minute, shard: u8) -> String {

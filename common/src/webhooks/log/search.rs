@@ -43,7 +43,7 @@ pub struct Filter {
     pub outcome: Option<String>,
     /// Only deliveries about jobs of this workflow.
     pub workflow: Option<String>,
-    /// Only deliveries with this `webhook-id`. The search reads the keys of other deliveries, too.
+    /// Only deliveries with this `webhook-id`.
     pub webhook_id: Option<WebhookId>,
 }
 
@@ -94,14 +94,15 @@ const LISTED: [Attribute; 12] = [
 pub(super) type KeyRange = RangeInclusive<String>;
 
 /// A part of the log, newest first.
-struct Stretch<T> {
-    found: Vec<T>,
+pub(super) struct Stretch<T> {
+    pub(super) found: Vec<T>,
     /// The last examined delivery, if there are further deliveries.
-    end: Option<String>,
+    pub(super) end: Option<String>,
 }
 
 impl Log {
-    /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
+    /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once. The
+    /// deliveries of a job, or with a `webhook-id`, are found through an index.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -111,8 +112,11 @@ impl Log {
         limit: usize,
         now: Timestamp,
     ) -> Result<Page> {
+        if filter.webhook_id.is_some() || filter.job_id.is_some() {
+            return self.look_up(tenant, shards, filter, cursor, limit, now).await;
+        }
         let range = self.range(filter, cursor, now);
-        let page = match filter.status {
+        match filter.status {
             None | Some(Status::Delivered) => {
                 let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
                 let most = share(is_filtered.then_some(FILTERED), shards, limit);
@@ -120,8 +124,9 @@ impl Log {
                     let query = select(self.query_shard(tenant, *shard, &range), &LISTED);
                     (*shard, filter.condition().into_iter().fold(query, expression::filter))
                 });
-                let read = read_newest(queries.collect(), most, filter.webhook_id, read_delivery).await?;
-                merge(read, limit, |delivery| delivery.id.moment())
+                let read = read_newest(queries.collect(), most, read_delivery).await?;
+                let page = merge(read, limit, |delivery| delivery.id.moment());
+                Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
             }
             // The index contains only undelivered deliveries, so delivered ones are not read.
             Some(status) => {
@@ -132,14 +137,24 @@ impl Log {
                 let first = shards.iter().filter(|shard| shard.number == 0);
                 let tests = first.filter_map(|shard| Some((*shard, tests_key(tenant, *shard, status)?)));
                 let queries = all.chain(tests).map(|(shard, key)| (shard, self.query_index(key, &range)));
-                let read = read_newest(queries.collect(), most, filter.webhook_id, |id, _| Ok(id)).await?;
+                let read = read_newest(queries.collect(), most, |id, _| Ok(id)).await?;
                 let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
-                let known = self.known(tenant, &ids.found).await?;
-                // The index lags, so the status is checked again.
-                let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
-                merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment())
+                self.page_of(tenant, ids, filter, limit).await
             }
-        };
+        }
+    }
+
+    /// Reads the states of these deliveries, and returns those that pass `filter`: an index lags behind them.
+    pub(super) async fn page_of(
+        &self,
+        tenant: &TenantId,
+        ids: Stretch<DeliveryId>,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Page> {
+        let known = self.known(tenant, &ids.found).await?;
+        let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
+        let page = merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment());
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
     }
 
@@ -176,12 +191,11 @@ impl Filter {
         self.event.is_some() || self.webhook_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// The filter condition for DynamoDB; `None` if every delivery passes.
+    /// The filter condition for DynamoDB, except for what is looked up; `None` if every delivery passes.
     fn condition(&self) -> Option<Condition> {
         let wanted = [
             self.status.map(|status| STATUS.equals(text(status))),
             self.event.map(|event| EVENT.equals(text(event.as_str()))),
-            self.job_id.as_deref().map(|job| JOB_ID.equals(text(kept_job_id(job)))),
             self.outcome.as_ref().map(|outcome| LAST_OUTCOME.equals(text(outcome))),
             self.workflow.as_deref().map(|name| WORKFLOW.equals(text(kept_workflow(name)))),
         ];
@@ -206,17 +220,15 @@ fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> usize {
     share.max(limit.saturating_add(1))
 }
 
-/// Reads the newest items of each shard's query, at most `most`, and keeps those with the wanted `webhook-id`.
+/// Reads the newest items of each shard's query, at most `most`.
 async fn read_newest<T>(
     queries: Vec<(Shard, QueryFluentBuilder)>,
     most: usize,
-    wanted: Option<WebhookId>,
     read: impl Fn(DeliveryId, &Item) -> Result<T>,
 ) -> Result<Vec<Stretch<T>>> {
     let calls = stream::iter(queries).map(async |(shard, query)| {
         let page = query_page(query.scan_index_forward(false), most, "listing deliveries").await?;
         let found = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
-        let found = found.filter(|(id, _)| wanted.is_none_or(|wanted| wanted == id.webhook_id));
         let found = found.map(|(id, item)| read(id, item)).collect::<Result<_>>()?;
         Ok(Stretch { found, end: page.last.as_ref().and_then(moment).map(str::to_owned) })
     });
@@ -225,7 +237,7 @@ async fn read_newest<T>(
 
 /// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
 /// most `most` elements.
-fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
+pub(super) fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // Beyond this point, not all shards have been read.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
     let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));

@@ -60,7 +60,7 @@ pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<Strin
 }
 
 /// Gives an organization data of every kind: two members (one of whom is removed), invitations, keys, endpoints, stored
-/// idempotent calls, all kinds of deliveries, and a recovery.
+/// idempotent calls, all kinds of deliveries, an index of them, and a recovery.
 pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let slug = &owner.slug;
     let al = world.member(owner, &format!("al@{slug}.example.com"), "member").await;
@@ -89,6 +89,10 @@ pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) 
     let listed = world.rpc(&owner.key, "deliveries/list", delivered).await;
     let delivered = &listed.ok()["deliveries"][0]["delivery_id"];
     world.rpc(&owner.key, "deliveries/resend", json!({"delivery_id": delivered})).await.ok();
+    let tenant = owner.id.parse().expect("an id");
+    let shards = world.stored_endpoints().shards(&tenant, None).await.expect("the shards");
+    let later = Timestamp::now().after(Duration::from_secs(600));
+    world.delivery_log().index(&tenant, &shards, later).await.expect("an index");
 }
 
 #[tokio::test(flavor = "multi_thread")]

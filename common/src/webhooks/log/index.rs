@@ -1,0 +1,316 @@
+//! Finds the deliveries of a job, or the delivery with a `webhook-id`, in a log of any size.
+//!
+//! An index that DynamoDB maintains would cost a write for each delivery, as much as the delivery itself. Instead, the
+//! sweep reads the deliveries once they are two minutes old and writes their ids to *segments*, about a thousand
+//! deliveries at a time. A segment covers everything between two moments in all of a tenant's shards. Its ids are in
+//! parts of about four kilobytes, by the hash of what is sought, so a search reads one part of each segment. It reads
+//! the log itself only for what is newer than the last segment.
+//!
+//! All items of a tenant are in the partition `index/<tenant>`:
+//!
+//! - `#<start>`: a segment, with its end and the number of its parts. Each segment begins where the one before it ends.
+//! - `<start>/<end>/<part>`: a part. It is written before the segment.
+//! - `late/<hash>/<delivery>`: a delivery whose event is more than a minute old when it enters the log. It may belong to
+//!   a time that is already covered, so it is written before the state.
+//!
+//! An invocation that decides that a delivery is not late writes its state within [its timeout](AGE), so a segment never
+//! misses one. About one in [`SAMPLE`] deliveries requests the sweep of its tenant, so the part of the log that is not
+//! covered stays small whatever the rate, and a tenant with few deliveries has no segments.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, primitives::Blob, types::AttributeValue};
+use futures::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest, Sha256};
+
+use super::{
+    items::{DELIVERY, DESTINATION, JOB_ID},
+    payload::PARTS,
+    search::{KeyRange, id, moment},
+    table::{Key, Log, Row, key_of, keyed},
+};
+use crate::{
+    aws::{
+        batch::{CONCURRENCY, batch_write, delete_request},
+        dynamo::{Item, Record, attributes, number, query_all, query_page, text},
+        expression::{put_if, select},
+    },
+    error::{Error, Result},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, WebhookId, kept_job_id},
+};
+
+attributes! {
+    // The last moment of a segment, and the ids in a part.
+    UNTIL = "until", ENTRIES = "entries",
+}
+
+/// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
+const LATE: Duration = Duration::from_secs(60);
+/// Deliveries are covered once they are this old: [`LATE`], and twice the timeout of a function that writes deliveries.
+const AGE: Duration = Duration::from_secs(120);
+/// One delivery in this many requests the sweep.
+const SAMPLE: u128 = 1024;
+/// The maximum number of deliveries in a segment, unless there are very many shards.
+const MOST: usize = 8192;
+/// The minimum number of deliveries to read from a shard at a time.
+const LEAST: usize = 64;
+/// The intended size of a part, in bytes: a strongly consistent read of it takes one unit.
+const PART: usize = 4096;
+/// The size of an entry: a hash, and the id of a delivery.
+const ENTRY: usize = 49;
+const INDEXING: &str = "indexing deliveries";
+const FINDING: &str = "finding a delivery";
+const FORGETTING: &str = "forgetting an index";
+
+/// Something that deliveries are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hash(u64);
+
+/// A covered part of the log, between two moments.
+#[derive(Debug)]
+pub(super) struct Segment {
+    start: String,
+    end: String,
+    parts: u64,
+}
+
+impl Hash {
+    pub(super) fn of_job(job: &str) -> Self {
+        let digest = Sha256::digest(kept_job_id(job).as_bytes());
+        Self(u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default()))
+    }
+
+    pub(super) fn of_webhook_id(id: WebhookId) -> Self {
+        let [one, other] = [id.bits() >> 64, id.bits()].map(|half| half & u128::from(u64::MAX));
+        // A hash of each half could be the whole id of another delivery only by chance.
+        Self(u64::try_from(one ^ other).unwrap_or_default())
+    }
+
+    /// What a delivery is found by.
+    fn all_of(id: &DeliveryId, job: &str) -> [Self; 2] {
+        [Self::of_job(job), Self::of_webhook_id(id.webhook_id)]
+    }
+}
+
+impl Log {
+    /// Builds the rows to write before the state of a delivery that enters the log, so that it can be found if it is
+    /// late.
+    #[must_use]
+    pub fn late_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
+        let is_late = now.since(Timestamp::from_millisecond(delivery.id.at.get())) >= LATE;
+        let hashes = is_late.then(|| Hash::all_of(&delivery.id, &delivery.job_id)).into_iter().flatten();
+        let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
+        hashes.map(|hash| Row(self.item(key(hash), [], now))).collect()
+    }
+
+    /// Builds the row that requests the sweep of the delivery's tenant, if the delivery is one of the sample.
+    #[must_use]
+    pub fn index_request(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
+        let is_of_sample = delivery.webhook_id.bits().is_multiple_of(SAMPLE);
+        is_of_sample.then(|| self.index_row(tenant, now.after(AGE)))
+    }
+
+    /// Adds the oldest deliveries that are not covered yet to the index, if they are old enough. `shards` are all of the
+    /// tenant's. Returns whether there may be more. The call can be interrupted and repeated.
+    pub async fn index(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<bool> {
+        let newest = self.keys_of_segments(tenant).scan_index_forward(false);
+        let newest = query_page(newest, 1, INDEXING).await?.items.pop();
+        let start = newest.map(|item| Segment::read(&item)).transpose()?.map_or_else(String::new, |before| before.end);
+        let horizon = Millis::new(now.before(AGE).as_millisecond()).to_string();
+        let range = after(&start)..=horizon.clone();
+        if range.is_empty() {
+            return Ok(false);
+        }
+        let (found, last) = self.oldest_of(tenant, shards, &range).await?;
+        let (is_more, end) = (last.is_some(), last.unwrap_or(horizon));
+        let entries = found.iter().filter(|(id, _)| id.moment() <= end);
+        let entries = entries.flat_map(|(id, job)| Hash::all_of(id, job).map(|hash| (hash, *id))).collect::<Vec<_>>();
+        if entries.is_empty() {
+            return Ok(is_more);
+        }
+        let segment = Segment { start, end, parts: parts(entries.len()) };
+        self.put_all(self.part_rows(tenant, &segment, &entries, now)).await?;
+        let item = [(UNTIL, text(&segment.end)), (PARTS, number(segment.parts.try_into().unwrap_or(i64::MAX)))];
+        let item = self.item([partition(tenant), format!("{SEGMENT}{}", segment.start)], item, now);
+        // Another sweep may have written the segment. Its parts have other keys unless they are the same.
+        put_if(&self.dynamodb, &self.table, item, DELIVERY.is_absent(), INDEXING).await?;
+        Ok(is_more)
+    }
+
+    /// Reads the oldest deliveries in a range from all shards. If there are more, also returns the last moment up to
+    /// which all shards were read.
+    async fn oldest_of(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        range: &KeyRange,
+    ) -> Result<(Vec<(DeliveryId, String)>, Option<String>)> {
+        let share = (MOST / shards.len().max(1)).max(LEAST);
+        let reads = shards.iter().map(async |shard| {
+            let query = self.query_shard(tenant, *shard, range).consistent_read(true);
+            let page = query_page(select(query, &[DELIVERY, JOB_ID]), share, INDEXING).await?;
+            let found = page.items.iter().filter_map(|item| {
+                let job = Record::new("delivery", item).optional_text(JOB_ID).unwrap_or_default();
+                Some((id(*shard, item)?, job.to_owned()))
+            });
+            Ok::<_, Error>((found.collect::<Vec<_>>(), page.last.as_ref().and_then(moment).map(str::to_owned)))
+        });
+        let reads: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let (found, last): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
+        Ok((found.concat(), last.into_iter().flatten().min()))
+    }
+
+    fn part_rows(
+        &self,
+        tenant: &TenantId,
+        segment: &Segment,
+        entries: &[(Hash, DeliveryId)],
+        now: Timestamp,
+    ) -> impl Iterator<Item = Row> {
+        let mut parts = vec![Vec::new(); usize::try_from(segment.parts).unwrap_or_default()];
+        for (hash, id) in entries {
+            let part = usize::try_from(hash.0 % segment.parts).unwrap_or_default();
+            if let Some(part) = parts.get_mut(part) {
+                part.extend(encode(*hash, id));
+            }
+        }
+        let rows = (0..).zip(parts).filter(|(_, part)| !part.is_empty()).map(|(number, part)| {
+            Row(self.item(segment.part(tenant, number), [(ENTRIES, AttributeValue::B(Blob::new(part)))], now))
+        });
+        rows.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Reads the tenant's segments, oldest first.
+    pub(super) async fn segments(&self, tenant: &TenantId) -> Result<Vec<Segment>> {
+        let items = query_all(self.keys_of_segments(tenant), FINDING).await?;
+        items.iter().map(Segment::read).collect()
+    }
+
+    fn keys_of_segments(&self, tenant: &TenantId) -> QueryFluentBuilder {
+        let keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.begins_with(text(SEGMENT)));
+        self.query(keys).consistent_read(true)
+    }
+
+    /// Finds the ids of deliveries with this hash that the segments cover, or that were late, in a range of moments.
+    /// They include a few other deliveries whose hash is the same by chance.
+    pub(super) async fn indexed(
+        &self,
+        tenant: &TenantId,
+        hash: Hash,
+        segments: &[Segment],
+        range: &KeyRange,
+    ) -> Result<BTreeSet<DeliveryId>> {
+        let wanted = segments.iter().filter(|segment| segment.start <= *range.end() && segment.end >= *range.start());
+        let keys = wanted.map(|segment| segment.part(tenant, hash.0 % segment.parts)).collect();
+        let late = format!("late/{:016x}/", hash.0);
+        let late_keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.begins_with(text(&late)));
+        let late_rows = query_all(select(self.query(late_keys).consistent_read(true), &[DELIVERY]), FINDING);
+        let (parts, late_rows) = tokio::try_join!(self.get_all(keys), late_rows)?;
+        let entries = parts.values().filter_map(|part| part.get(ENTRIES.name())?.as_b().ok());
+        let entries = entries.flat_map(|entries| entries.as_ref().chunks_exact(ENTRY).filter_map(decode));
+        let entries = entries.filter(|(found, _)| *found == hash).map(|(_, id)| id);
+        let late_ids = late_rows.iter().filter_map(|row| moment(row)?.strip_prefix(&late)?.parse::<DeliveryId>().ok());
+        Ok(entries.chain(late_ids).filter(|id| range.contains(&id.moment())).collect())
+    }
+
+    /// Deletes the index of a deleted organization.
+    pub async fn forget_index(&self, tenant: &TenantId) -> Result<()> {
+        let items = self.query(DESTINATION.equals(text(partition(tenant)))).consistent_read(true);
+        let keys = query_all(select(items, &[DESTINATION, DELIVERY]), FORGETTING).await?;
+        let keys = keys.iter().map(|item| delete_request(keyed(key_of(item), [])));
+        batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await
+    }
+}
+
+/// The moments that the segments do not cover, from the first one on.
+pub(super) fn uncovered(segments: &[Segment]) -> String {
+    segments.last().map_or_else(String::new, |last| after(&last.end))
+}
+
+impl Segment {
+    fn read(item: &Item) -> Result<Self> {
+        let record = Record::new("segment", item);
+        let start = record.text(DELIVERY)?.trim_start_matches(SEGMENT).to_owned();
+        let parts = record.optional_integer(PARTS).unwrap_or(1).max(1);
+        Ok(Self { start, end: record.text(UNTIL)?.to_owned(), parts })
+    }
+
+    fn part(&self, tenant: &TenantId, number: u64) -> Key {
+        [partition(tenant), format!("{}/{}/{number}", self.start, self.end)]
+    }
+}
+
+/// The prefix of a segment's sort key.
+const SEGMENT: &str = "#";
+
+fn partition(tenant: &TenantId) -> String {
+    format!("index/{tenant}")
+}
+
+/// A key that sorts after `moment` and before every later one.
+fn after(moment: &str) -> String {
+    format!("{moment}!")
+}
+
+/// The number of parts for this many entries.
+fn parts(entries: usize) -> u64 {
+    u64::try_from((entries * ENTRY).div_ceil(PART)).unwrap_or(1).max(1)
+}
+
+fn encode(Hash(hash): Hash, id: &DeliveryId) -> [u8; ENTRY] {
+    let endpoint = id.destination.endpoint().map_or(0, EndpointId::bits);
+    let mut entry = [0; ENTRY];
+    let parts = [
+        &hash.to_be_bytes()[..],
+        &endpoint.to_be_bytes(),
+        &[id.shard],
+        &id.at.get().to_be_bytes(),
+        &id.webhook_id.bits().to_be_bytes(),
+    ];
+    entry.iter_mut().zip(parts.concat()).for_each(|(byte, part)| *byte = part);
+    entry
+}
+
+/// Reads an entry. Endpoints have random ids, so zero stands for a callback.
+fn decode(entry: &[u8]) -> Option<(Hash, DeliveryId)> {
+    let (hash, rest) = entry.split_first_chunk()?;
+    let (endpoint, rest) = rest.split_first_chunk()?;
+    let (&[shard], rest) = rest.split_first_chunk()?;
+    let (at, rest) = rest.split_first_chunk()?;
+    let webhook_id = WebhookId::from_bits(u128::from_be_bytes(*rest.first_chunk()?));
+    let destination = match u128::from_be_bytes(*endpoint) {
+        0 => DestinationId::Callback,
+        bits => DestinationId::Endpoint(EndpointId::from_bits(bits)),
+    };
+    let id = DeliveryId { destination, shard, at: Millis::new(i64::from_be_bytes(*at)), webhook_id };
+    Some((Hash(u64::from_be_bytes(*hash)), id))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_entry_survives_storage(hash: u64, endpoint: u128, shard in 0..8_u8, at in 0..=9_999_999_999_999_i64, id: u128) {
+            let destination = if endpoint == 0 { DestinationId::Callback } else { DestinationId::Endpoint(EndpointId::from_bits(endpoint)) };
+            let id = DeliveryId { destination, shard, at: Millis::new(at), webhook_id: WebhookId::from_bits(id) };
+            prop_assert_eq!(decode(&encode(Hash(hash), &id)), Some((Hash(hash), id)));
+        }
+
+        /// The range after a segment contains every later moment, and no moment that the segment covers.
+        #[test]
+        fn a_segment_ends_between_two_moments(at in 0..=9_999_999_999_999_i64, later in 0..=9_999_999_999_999_i64, one: u128, other: u128) {
+            let moment = |at: i64, id: u128| format!("{}.{id:032x}", Millis::new(at));
+            let (one, other) = (moment(at, one), moment(later, other));
+            prop_assert_eq!(other > after(&one), other > one);
+            // A segment that ends at the horizon covers the moments before it.
+            let horizon = Millis::new(at).to_string();
+            prop_assert_eq!(other > after(&horizon), later >= at);
+        }
+    }
+}

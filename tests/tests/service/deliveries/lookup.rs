@@ -1,0 +1,203 @@
+//! Deliveries are found by job and by `webhook-id` in a log of any size.
+
+use std::time::Duration;
+
+use common::{
+    error::Result,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Shard, Status, WebhookId},
+        event::EventName,
+    },
+};
+use serde_json::{Value, json};
+use tests::{Call, Receiver, Tenant, World, event, records};
+
+use super::{Book, Draft, HOUR, SECOND, id, ids, newest_first, pages};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl Book {
+    /// Writes a tenant's index as if it were this time, until there is no more to write.
+    async fn index(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<()> {
+        while self.log.index(tenant, shards, now).await? {}
+        Ok(())
+    }
+}
+
+async fn shards(world: &World, tenant: &Tenant) -> Vec<Shard> {
+    world.stored_endpoints().shards(&id(tenant), None).await.expect("the shards")
+}
+
+/// The only page of a list.
+async fn page(world: &World, tenant: &Tenant, fields: Value) -> Vec<String> {
+    let page = world.rpc(&tenant.key, "deliveries/list", fields).await;
+    assert_eq!(page.ok().get("next_cursor"), None);
+    ids(page.ok())
+}
+
+/// Writes two deliveries of a job an hour ago, and 3,000 deliveries since then to one of the endpoints.
+async fn beside_many(world: &World) -> (Tenant, Vec<Delivery>, Book) {
+    let tenant = world.tenant("acme").await;
+    let [one, other] = [
+        world.endpoint(&tenant, "https://example.com/1", "s").await,
+        world.endpoint(&tenant, "https://example.com/2", "s").await,
+    ];
+    let book = Book::of(world);
+    let sought =
+        [Draft::to(&one, book.ago(HOUR), "sought"), Draft::to(&other, book.ago(HOUR), "sought").status(Status::Failed)];
+    let sought = book.write(&tenant, sought).await;
+    for some in 0..30_u32 {
+        let drafts = (0..100).map(|number| {
+            Draft::to(&one, book.ago(SECOND * (3000 - some * 100 - number)), format!("job-{some}-{number}"))
+        });
+        book.write(&tenant, drafts).await;
+    }
+    (tenant, sought, book)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_found_in_one_call_among_many_deliveries() {
+    let world = World::metered().await;
+    let (tenant, sought, book) = beside_many(&world).await;
+    let other = world.tenant("other").await;
+    let (job, webhook_id) = (json!({"job_id": "sought"}), json!({"webhook_id": sought[0].webhook_id}));
+    for is_indexed in [false, true] {
+        if is_indexed {
+            book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+        }
+        let _before = world.units();
+        assert_eq!(page(&world, &tenant, job.clone()).await, newest_first(&sought));
+        let units = world.units().read;
+        // Two parts of the index, two states, and the last two minutes, instead of 3,000 deliveries.
+        assert_eq!(units < 100.0, is_indexed, "{units}");
+        assert_eq!(page(&world, &tenant, webhook_id.clone()).await, [sought[0].id.to_string()]);
+        for (filter, value, found) in
+            [("status", "failed", 1), ("event", "job.failed", 0), ("outcome", "status_5xx", 1)]
+        {
+            let mut fields = job.clone();
+            fields[filter] = json!(value);
+            assert_eq!(page(&world, &tenant, fields).await, newest_first(&sought[1..])[..found], "{filter}");
+        }
+        let to = sought[0].webhook_endpoint_id.expect("an endpoint");
+        assert_eq!(page(&world, &tenant, json!({"job_id": "sought", "webhook_endpoint_id": to})).await.len(), 1);
+        let since = json!({"job_id": "sought", "since": book.ago(HOUR).after(SECOND)});
+        assert_eq!(page(&world, &tenant, since).await.len(), 0);
+        let until = json!({"job_id": "sought", "until": book.ago(HOUR).after(SECOND)});
+        assert_eq!(page(&world, &tenant, until).await.len(), 2);
+        for unknown in [json!({"job_id": "Sought"}), json!({"job_id": ""}), json!({"webhook_id": WebhookId::unique()})]
+        {
+            assert_eq!(page(&world, &tenant, unknown).await.len(), 0);
+        }
+        assert_eq!(page(&world, &other, job.clone()).await.len(), 0, "it belongs to another organization");
+    }
+}
+
+/// The deliveries of a job are erased exactly, also in the part that the index covers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_erased_through_the_index() {
+    let world = World::start().await;
+    let (tenant, sought, book) = beside_many(&world).await;
+    book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+    let erased = world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "sought"})).await;
+    assert_eq!((&erased.ok()["erased"], erased.ok().get("next_cursor")), (&json!(2), None));
+    let listed = world.rpc(&tenant.key, "deliveries/list", json!({"job_id": "sought"})).await;
+    let listed = listed.ok()["deliveries"].as_array().expect("a list").clone();
+    assert_eq!(listed.iter().filter(|delivery| delivery["erased_at"].is_string()).count(), sought.len());
+}
+
+/// An event that waited in its queue for ten minutes belongs to a time that the index already covers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_delivery_is_found_behind_the_index() {
+    for status in [200, 500] {
+        let world = World::start().await;
+        let tenant = world.tenant("acme").await;
+        let receiver = Receiver::scripted(&[(status, &[])]).await;
+        let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        let book = Book::of(&world);
+        book.write(&tenant, [Draft::to(&endpoint, book.ago(MINUTE * 3), "earlier")]).await;
+        book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+        let mut records = records([event(&tenant.id, "late")]);
+        let sent = book.ago(MINUTE * 10).as_millisecond().to_string();
+        records["Records"][0]["attributes"] = json!({"SentTimestamp": sent, "ApproximateReceiveCount": "1"});
+        world.stack.invoke("webhooks-deliver", records).await.expect("it is handled");
+        world.drain_late().await;
+        let found = page(&world, &tenant, json!({"job_id": "late"})).await;
+        let all = page(&world, &tenant, json!({"until": book.ago(MINUTE * 9)})).await;
+        assert_eq!((found.len(), &found), (1, &all));
+        let listed = world.rpc(&tenant.key, "deliveries/list", json!({"job_id": "late"})).await;
+        let webhook_id = &listed.ok()["deliveries"][0]["webhook_id"];
+        assert_eq!(page(&world, &tenant, json!({"webhook_id": webhook_id})).await, found);
+    }
+}
+
+/// About one delivery in a thousand requests the index of its organization. If it cannot be written, the next sweep
+/// tries again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sweep_writes_the_index_that_a_delivery_requests() {
+    let is_segment = |call: &Call| call.operation == "PutItem" && call["Item"]["parts"].is_object();
+    let (world, fails) = World::failing(is_segment).await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, &Receiver::start().await.url("/"), "s").await;
+    let requests = |job: &u32| {
+        let webhook_id = WebhookId::of(&id(&tenant), &job.to_string(), EventName::Completed.as_str(), &endpoint);
+        let hex = webhook_id.to_string().split_off("msg_".len());
+        u128::from_str_radix(&hex, 16).expect("a number").is_multiple_of(1024)
+    };
+    let job = (0..).find(requests).expect("a job of the sample");
+    let others = (0..).filter(|job| !requests(job)).take(3);
+    let minutes = |minutes: u32| Timestamp::now().after(MINUTE * minutes);
+    let items_of = async |attribute: &str| {
+        let (items, key) = (world.items("deliveries").await, format!("index/{}", tenant.id));
+        items.iter().filter(|item| item[attribute].as_s().is_ok_and(|value| *value == key)).count()
+    };
+    for other in others {
+        world.deliver(event(&tenant.id, other)).await;
+    }
+    assert_eq!(items_of("delivery").await, 0, "a few deliveries are found without an index");
+    world.deliver(event(&tenant.id, job)).await;
+    assert_eq!(items_of("delivery").await, 1);
+    fails.on();
+    world.sweep(minutes(3)).await;
+    fails.off();
+    world.sweep(minutes(4)).await;
+    assert_eq!(items_of("destination").await, 3, "a segment with its part, and the part of the failed sweep");
+    assert_eq!(page(&world, &tenant, json!({"job_id": job.to_string()})).await.len(), 1);
+}
+
+/// Whatever is written between the sweeps, the pages of a search are the deliveries of the job, newest first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_is_exact_between_any_sweeps() {
+    let world = World::start().await;
+    for seed in 0..12 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let tenant = world.tenant(&format!("t{seed}")).await;
+        let (book, shards) = (Book::of(&world), shards(&world, &tenant).await);
+        let (mut now, mut of_job, mut number) = (book.ago(HOUR), vec![Vec::new(); 4], 0);
+        for _ in 0..rng.u32(1..6) {
+            let drafts = (0..rng.u32(0..40)).map(|_| {
+                number += 1;
+                // Each at another time, because a delivery is identified by its job and its time.
+                let at = now.before(SECOND * rng.u32(0..59) + Duration::from_millis(number));
+                Draft::to_callback(rng.u8(0..8), at, format!("job-{}", rng.u32(0..4)))
+            });
+            let drafts: Vec<_> = drafts.collect();
+            for delivery in book.write(&tenant, drafts).await {
+                let job = delivery.job_id.strip_prefix("job-").and_then(|job| job.parse::<usize>().ok());
+                of_job[job.expect("a number")].push(delivery);
+            }
+            now = now.after(MINUTE * 2);
+            // Two sweeps at once, or none.
+            let id = id(&tenant);
+            let sweep = || book.index(&id, &shards, now);
+            let (one, other) = if rng.bool() { tokio::join!(sweep(), sweep()) } else { (Ok(()), Ok(())) };
+            one.and(other).expect("it is written");
+            now = now.after(SECOND);
+        }
+        for (job, expected) in of_job.iter().enumerate() {
+            let pages = pages(&world, &tenant, json!({"job_id": format!("job-{job}"), "limit": 3})).await;
+            assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, job-{job}");
+        }
+    }
+}
