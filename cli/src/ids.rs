@@ -26,6 +26,8 @@ const PAGE: usize = 100;
 const CANDIDATES: usize = 10;
 /// A beginning of this length is unique in practice, so the search can stop at the first match.
 const UNIQUE: usize = 12;
+/// The length of the hash in a whole `webhook-id`.
+const WHOLE: usize = 32;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
@@ -169,7 +171,7 @@ pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failu
     only(typed, "delivery", deliveries_like(api, typed).await?).map_err(|failure| match failure.is_not_found() {
         true => failure.hint(format!(
             "The newest {SEARCHED} deliveries were searched. For older ones, pass the full id, from `fanfare --json \
-             deliveries list`, or --job."
+             deliveries list`, a whole webhook-id, or --job."
         )),
         false => failure,
     })
@@ -183,7 +185,9 @@ pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(Deliv
     if !is_hex(&typed) {
         return Ok(found);
     }
-    let mut call = ListDeliveries { limit: Some(PAGE), ..ListDeliveries::new() };
+    // A whole id is found at any age.
+    let whole = (typed.len() == WHOLE).then(|| format!("{WEBHOOK}{typed}").into());
+    let mut call = ListDeliveries { limit: Some(PAGE), webhook_id: whole, ..ListDeliveries::new() };
     while searched < SEARCHED {
         let page = api.call(&call).await?;
         searched += PAGE;

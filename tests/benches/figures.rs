@@ -38,6 +38,8 @@ mod service;
 mod table;
 #[path = "figures/tls.rs"]
 mod tls;
+#[path = "figures/volume.rs"]
+mod volume;
 #[path = "figures/whole.rs"]
 mod whole;
 
@@ -93,6 +95,7 @@ async fn main() {
     delivery::hanging(&world, &binaries, effort, &mut table).await;
     delivery::large(&world, &binaries, &mut table).await;
     whole::process(effort, &mut table).await;
+    volume::night(effort, &mut table).await;
     if !effort.quick {
         cost::table(&world, &binaries, &mut table).await;
         plot::draw(&curve);
@@ -117,7 +120,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
             "warm" => &["webhooks-list"],
             "console" => &["webhooks-list", "console-webhooks"],
             "pull" => &["webhooks-list", "deliveries-receive", "deliveries-settle"],
-            "whole" => &[],
+            "whole" | "volume" => &[],
             _ => &[build::DELIVER],
         };
         let binaries = Binaries::of(functions, effort);
@@ -131,6 +134,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
             "burst" => delivery::burst(world, &binaries, effort, table).await,
             "in-flight" => drop(delivery::in_flight(world, &binaries, effort, table).await),
             "whole" => whole::process(effort, table).await,
+            "volume" => volume::night(effort, table).await,
             other => unreachable!("there is no part {other}"),
         }
     }

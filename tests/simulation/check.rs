@@ -91,7 +91,6 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.deliveries_end();
     check.prompt_log();
     check.correct_log();
-    check.found_by_id().await;
     check.at_least_once();
     check.punctual_attempts();
     check.stable_ids();

@@ -45,6 +45,10 @@ const SLOW: &str = "slow-deliveries";
 /// A sweep wakes a due delivery after this many milliseconds.
 const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
+/// The index of every tenant is requested every five minutes, in the first hour.
+const INDEX_EVERY: u64 = 5;
+const INDEXED: u64 = 60;
+
 /// The kinds of processes: delivery, sweep, and the API for tenants.
 const PROCESS: &str = "process";
 const SWEEPER: &str = "sweeper";
@@ -400,7 +404,9 @@ pub(crate) async fn sweep(world: Arc<World>) {
         if !world.script.sweeps_idly && has_nothing_to_sweep(&world) {
             continue;
         }
-        request_indexes(&world);
+        if minute < INDEXED && minute.is_multiple_of(INDEX_EVERY) {
+            request_indexes(&world);
+        }
         let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
         for time in 0..=usize::from(twice) {
             let (process, wake) = match &last {

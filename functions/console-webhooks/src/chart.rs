@@ -147,7 +147,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now:
 }
 
 /// Whether all deliveries were read, and there are none.
-fn is_empty(counted: &Statistics) -> bool {
+pub(crate) fn is_empty(counted: &Statistics) -> bool {
     counted.total == Counts::default() && counted.complete_since.is_none()
 }
 
@@ -164,7 +164,11 @@ pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
         (ended, "ended", false),
     ];
     let shown = all.into_iter().filter(|(number, _, is_part)| *number > 0 || *is_part && !is_open_part);
-    let words = shown.map(|(number, word, is_part)| format!("{number}{} {word}", if is_part { "+" } else { "" }));
+    let words = shown.map(|(number, word, is_part)| match (number, is_part) {
+        (0, true) => "successes not counted".to_owned(),
+        (_, true) => format!("{number}+ {word}"),
+        (_, false) => format!("{number} {word}"),
+    });
     words.collect::<Vec<_>>().join(", ")
 }
 

@@ -13,7 +13,7 @@ use common::{
     http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::log::count::{Bound, Counts, Statistics},
+    webhooks::log::count::{Bound, Statistics},
 };
 use maud::{Markup, Render, html};
 
@@ -137,7 +137,7 @@ fn totals(rows: &[Known], pages: usize) -> Markup {
     }
     html! {
         " In 24 hours, tests excluded" @if pages > 1 { ", to those on this page" } ": "
-        @match sum.total == Counts::default() { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
+        @match chart::is_empty(&sum) { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
         "."
     }
 }

@@ -39,6 +39,10 @@ const MAX_DELAY: u32 = 900;
 /// Read units that `deliveries-wake` uses per wait: it reads the row for the end of the wait (200 bytes at most) in its
 /// minute and again 15 minutes later, and then the state of the delivery, eventually consistent, for half a unit.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
+/// Units that `deliveries-wake` uses to add a delivery to the index of jobs: it reads the state, of a kilobyte, and
+/// writes two entries of 49 bytes, in parts of about four kilobytes.
+const INDEX_READS: f64 = 1.0 / 4.0;
+const INDEX_WRITES: f64 = 2.0 * 49.0 / 1024.0;
 /// Records per invocation: the largest batch that the template permits, and a single one.
 const BATCHES: [usize; 2] = [10, 1];
 /// The events, named by their size, and the number of sizes with all details.
@@ -100,7 +104,7 @@ impl Way {
     }
 
     /// Dollars per million events, for each of [`PLACES`].
-    fn dollars(&self) -> [f64; 5] {
+    fn dollars(&self) -> [f64; 6] {
         let gigabytes = *MEMORY / 1024.0;
         [
             self.requests() * SQS_REQUEST,
@@ -108,6 +112,7 @@ impl Way {
                 + self.sum(|invocation| invocation.billed_seconds) * gigabytes * GIGABYTE_SECOND,
             self.reads() * READ,
             self.writes() * WRITE,
+            INDEX_READS * READ + INDEX_WRITES * WRITE,
             self.sum(|invocation| invocation.log_bytes) * 1e6 / 1e9 * LOG_GIGABYTE,
         ]
     }
@@ -119,7 +124,8 @@ impl Way {
 }
 
 /// The cost, by service.
-const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes to the delivery log", "logs"];
+const PLACES: [&str; 6] =
+    ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes to the delivery log", "DynamoDB, index of jobs", "logs"];
 
 /// A process of the delivery function whose calls are all measured.
 struct Process<'a> {

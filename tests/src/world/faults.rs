@@ -94,7 +94,12 @@ impl World {
 
     /// Starts the service, and measures the consumed capacity of its tables.
     pub async fn metered() -> Self {
-        Self::behind(Proxy::metering().await, &[]).await
+        Self::metered_with(&[]).await
+    }
+
+    /// Like [`Self::metered`], with these settings.
+    pub async fn metered_with(settings: &[(&str, &str)]) -> Self {
+        Self::behind(Proxy::metering().await, settings).await
     }
 
     /// The capacity that the tables have consumed since this function was last called.

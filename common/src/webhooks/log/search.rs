@@ -1,6 +1,9 @@
 //! Finds deliveries to one or all of a tenant's destinations, newest first, with filters.
 
-use std::ops::RangeInclusive;
+use std::{
+    ops::RangeInclusive,
+    time::{Duration, Instant},
+};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -78,10 +81,14 @@ impl Cursor {
     }
 }
 
-/// The maximum number of items that a filtered page reads, over all shards.
+/// The number of items that a filtered page reads at first, over all shards. While it is not full, it reads four times
+/// as many, up to [`MOST_FILTERED`], and then as many again.
 const FILTERED: usize = 4000;
-/// The same limit, for items that are read individually because the index contains only their keys.
+const MOST_FILTERED: usize = 64_000;
+/// The number of items that are read individually, because the index contains only their keys.
 const FILTERED_KEYS: usize = 1000;
+/// The time after which a page ends although it is not full.
+const TIME: Duration = Duration::from_secs(3);
 /// A string that sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows, which exclude the payload.
@@ -101,8 +108,9 @@ pub(super) struct Stretch<T> {
 }
 
 impl Log {
-    /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once. The
-    /// deliveries of a job, or with a `webhook-id`, are found through an index.
+    /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. The page is full unless there
+    /// are no more, or the search took too long. The deliveries of a job, or with a `webhook-id`, are found through an
+    /// index.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -115,11 +123,34 @@ impl Log {
         if filter.webhook_id.is_some() || filter.job_id.is_some() {
             return self.look_up(tenant, shards, filter, cursor, limit, now).await;
         }
-        let range = self.range(filter, cursor, now);
+        let (end, mut filtered, mut deliveries, mut cursor) =
+            (Instant::now() + TIME, FILTERED, Vec::new(), cursor.cloned());
+        loop {
+            let range = self.range(filter, cursor.as_ref(), now);
+            let left = limit.saturating_sub(deliveries.len());
+            let page = self.search_once(tenant, shards, (filter, filtered), range, left).await?;
+            deliveries.extend(page.deliveries);
+            cursor = page.next;
+            if cursor.is_none() || deliveries.len() >= limit || Instant::now() >= end {
+                return Ok(Page { deliveries, next: cursor });
+            }
+            filtered = filtered.saturating_mul(4).min(MOST_FILTERED);
+        }
+    }
+
+    /// Like [`Self::search`], but reads each shard once, and about `filtered` items with a filter.
+    async fn search_once(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        (filter, filtered): (&Filter, usize),
+        range: KeyRange,
+        limit: usize,
+    ) -> Result<Page> {
         match filter.status {
             None | Some(Status::Delivered) => {
                 let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
-                let most = share(is_filtered.then_some(FILTERED), shards, limit);
+                let most = share(is_filtered.then_some(filtered), shards, limit);
                 let queries = shards.iter().map(|shard| {
                     let query = select(self.query_shard(tenant, *shard, &range), &LISTED);
                     (*shard, filter.condition().into_iter().fold(query, expression::filter))
