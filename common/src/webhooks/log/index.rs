@@ -88,7 +88,7 @@ impl Hash {
         Self(u64::try_from(one ^ other).unwrap_or_default())
     }
 
-    /// What a delivery is found by.
+    /// The hashes that a delivery is found by.
     fn all_of(id: &DeliveryId, job: &str) -> [Self; 2] {
         [Self::of_job(job), Self::of_webhook_id(id.webhook_id)]
     }
