@@ -19,7 +19,7 @@ use crate::{
         dynamo::{Attribute, Item, query_page, text},
         expression::{self, Condition, select},
     },
-    error::Result,
+    error::{Error, Result},
     id::{NotAnId, TenantId},
     issue::Problem,
     timestamp::Timestamp,
@@ -89,6 +89,8 @@ const MOST_FILTERED: usize = 64_000;
 const FILTERED_KEYS: usize = 1000;
 /// The time after which a page ends although it is not full.
 const TIME: Duration = Duration::from_secs(3);
+/// The minimum number of items to read from a shard at first.
+const FEW: usize = 2;
 /// A string that sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows, which exclude the payload.
@@ -155,8 +157,10 @@ impl Log {
                     let query = select(self.query_shard(tenant, *shard, &range), &LISTED);
                     (*shard, filter.condition().into_iter().fold(query, expression::filter))
                 });
-                let read = read_newest(queries.collect(), most, read_delivery).await?;
-                let page = merge(read, limit, |delivery| delivery.id.moment());
+                let moment_of = |delivery: &Delivery| delivery.id.moment();
+                let most = (most, (!is_filtered).then_some(limit));
+                let page =
+                    merge(read_newest(queries.collect(), most, read_delivery, moment_of).await?, limit, moment_of);
                 Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
             }
             // The index contains only undelivered deliveries, so delivered ones are not read.
@@ -168,7 +172,8 @@ impl Log {
                 let first = shards.iter().filter(|shard| shard.number == 0);
                 let tests = first.filter_map(|shard| Some((*shard, tests_key(tenant, *shard, status)?)));
                 let queries = all.chain(tests).map(|(shard, key)| (shard, self.query_index(key, &range)));
-                let read = read_newest(queries.collect(), most, |id, _| Ok(id)).await?;
+                let most = (most, (!is_filtered).then_some(limit));
+                let read = read_newest(queries.collect(), most, |id, _| Ok(id), DeliveryId::moment).await?;
                 let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
                 self.page_of(tenant, ids, filter, limit).await
             }
@@ -251,19 +256,50 @@ fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> usize {
     share.max(limit.saturating_add(1))
 }
 
-/// Reads the newest items of each shard's query, at most `most`.
+/// Reads the newest items of each shard's query, at most `most`. With a limit, it reads on in a shard only while its
+/// items may be among that many newest ones of all shards.
 async fn read_newest<T>(
     queries: Vec<(Shard, QueryFluentBuilder)>,
-    most: usize,
+    (most, limit): (usize, Option<usize>),
     read: impl Fn(DeliveryId, &Item) -> Result<T>,
+    moment_of: impl Fn(&T) -> String,
 ) -> Result<Vec<Stretch<T>>> {
-    let calls = stream::iter(queries).map(async |(shard, query)| {
-        let page = query_page(query.scan_index_forward(false), most, "listing deliveries").await?;
-        let found = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
-        let found = found.map(|(id, item)| read(id, item)).collect::<Result<_>>()?;
-        Ok(Stretch { found, end: page.last.as_ref().and_then(moment).map(str::to_owned) })
-    });
-    calls.buffer_unordered(CONCURRENCY).try_collect().await
+    let few = |limit: usize| (2 * limit).div_ceil(queries.len().max(1)).clamp(FEW.min(most), most);
+    let mut size = limit.map_or(most, few);
+    let mut open: Vec<_> = queries.into_iter().map(|(shard, query)| (shard, query, Vec::new())).collect();
+    let mut complete: Vec<Stretch<T>> = Vec::new();
+    loop {
+        let calls = open.into_iter().map(async |(shard, query, mut found)| {
+            let page = query_page(query.clone().scan_index_forward(false), size, "listing deliveries").await?;
+            let ids = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
+            found.extend(ids.map(|(id, item)| read(id, item)).collect::<Result<Vec<_>>>()?);
+            let end = page.last.as_ref().and_then(moment).map(str::to_owned);
+            Ok::<_, Error>((shard, query.set_exclusive_start_key(page.last), Stretch { found, end }))
+        });
+        let pages: Vec<_> = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let all = complete.iter().chain(pages.iter().map(|(.., stretch)| stretch));
+        let newest = limit.map(|limit| {
+            let mut moments: Vec<_> = all.flat_map(|stretch| &stretch.found).map(&moment_of).collect();
+            moments.sort_unstable_by(|one, other| other.cmp(one));
+            moments.into_iter().nth(limit)
+        });
+        open = Vec::new();
+        for (shard, query, stretch) in pages {
+            // The last of the newest items, if there are enough; without a limit, each shard is read once.
+            let may_be_newer = match (&newest, &stretch.end) {
+                (None, _) | (_, None) => false,
+                (Some(last), Some(end)) => last.as_ref().is_none_or(|last| end > last),
+            };
+            match may_be_newer && stretch.found.len() < most {
+                true => open.push((shard, query, stretch.found)),
+                false => complete.push(stretch),
+            }
+        }
+        if open.is_empty() {
+            return Ok(complete);
+        }
+        size = size.saturating_mul(4).min(most);
+    }
 }
 
 /// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
