@@ -47,7 +47,7 @@ names! {
         WebhookTested = "webhook.tested",
         /// A delivery was resent.
         DeliveryResent = "delivery.resent",
-        /// A recovery of an endpoint's deliveries was started, or its period was extended before it began.
+        /// A recovery of deliveries was started, or its period was extended before it began.
         RecoveryStarted = "recovery.started",
         /// The erasure of payloads was requested. It was refused if one of a job's deliveries was pending.
         ErasureRequested = "erasure.requested",

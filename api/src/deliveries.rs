@@ -113,8 +113,14 @@ calls! {
         }
     }
     POST "/v1/deliveries/recover" Recover -> Recovering {
-        required { webhook_endpoint_id: EndpointId, since: Timestamp }
-        optional { until: Timestamp, status: Missed }
+        required { since: Timestamp }
+        optional {
+            webhook_endpoint_id: EndpointId,
+            until: Timestamp,
+            status: Missed,
+            outcome: String,
+            workflow: String,
+        }
     }
     POST "/v1/deliveries/stats" Count -> Counted { required {} optional { webhook_endpoint_id: EndpointId, since: Timestamp } }
     POST "/v1/deliveries/receive" Receive -> Received { required { webhook_endpoint_id: EndpointId } optional { limit: usize } }
@@ -270,14 +276,26 @@ pub struct Recovering {
 pub struct Recovery {
     /// The id of the recovery.
     pub recovery_id: RecoveryId,
-    /// The id of the endpoint whose deliveries are resent.
-    pub webhook_endpoint_id: EndpointId,
+    /// The id of the endpoint whose deliveries are resent; absent for all active endpoints and job callbacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EndpointId")]
+    pub webhook_endpoint_id: Option<EndpointId>,
     /// The start of the period: deliveries that were created at this time or later are resent.
     pub since: Timestamp,
     /// The end of the period: deliveries that were created before this time are resent.
     pub until: Timestamp,
     /// The status of the deliveries that are resent.
     pub status: Open<Missed>,
+    /// The outcome of the last attempt of the deliveries that are resent; absent for any outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["status_5xx"]))]
+    pub outcome: Option<String>,
+    /// The workflow of the deliveries that are resent; absent for any workflow or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["nightly-import"]))]
+    pub workflow: Option<String>,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
     /// Whether the recovery has resent all its deliveries.

@@ -8,7 +8,7 @@ use url::Url;
 
 use self::values::profile;
 pub(crate) use self::{
-    deliveries::{Deliveries, Erasure, List, Named},
+    deliveries::{Deliveries, Erasure, List, Named, Recovery},
     endpoints::Endpoints,
     events::{Listen, Send, Trigger},
     keys::Keys,

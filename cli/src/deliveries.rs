@@ -13,7 +13,7 @@ use api::{
 use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
 pub(crate) use self::page::{is_delivered, result};
 use crate::{
-    args::{Deliveries, Erasure, Named},
+    args::{Deliveries, Erasure, Named, Recovery},
     calls::Api,
     clock,
     failure::Failure,
@@ -64,15 +64,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
         Deliveries::Erase(which) => erase(api, which, is_json).await,
-        Deliveries::Recover { endpoint, since, status, no_wait } => {
-            let endpoint = ids::endpoint(api, &endpoint).await?;
-            let recover = Recover { status: Some(status), ..Recover::new(endpoint.clone(), since) };
-            let recovering = api.call(&recover).await?;
-            if no_wait {
-                return Ok(tell(&recovering, is_json, &cell(&recovering.message))?);
-            }
-            recovered(api, endpoint, &recovering.recovery_id, is_json).await
-        }
+        Deliveries::Recover(which) => recover(api, which, is_json).await,
         Deliveries::Stats { endpoint, since } => {
             let webhook_endpoint_id = ids::optional_endpoint(api, endpoint.as_deref()).await?;
             let counted = api.call(&Count { webhook_endpoint_id, since }).await?;
@@ -135,9 +127,30 @@ fn period(since: Option<&Timestamp>, until: Option<&Timestamp>, endpoint: Option
     format!("{of}{}{}", time("since", since), time("until", until))
 }
 
+/// Starts a recovery, and shows its progress unless the user does not want to wait.
+async fn recover(api: &Api, which: Recovery, is_json: bool) -> Result<(), Failure> {
+    let Recovery { endpoint, since, until, status, outcome, workflow, no_wait } = which;
+    let webhook_endpoint_id = match endpoint {
+        Some(id) => Some(ids::endpoint(api, &id).await?),
+        None => None,
+    };
+    let of = webhook_endpoint_id.clone();
+    let call = Recover { webhook_endpoint_id, until, status: Some(status), outcome, workflow, ..Recover::new(since) };
+    let recovering = api.call(&call).await?;
+    if no_wait {
+        return Ok(tell(&recovering, is_json, &cell(&recovering.message))?);
+    }
+    recovered(api, of, &recovering.recovery_id, is_json).await
+}
+
 /// Shows the progress of a recovery until it is done. The total is not known in advance.
-async fn recovered(api: &Api, endpoint: EndpointId, recovery: &RecoveryId, is_json: bool) -> Result<(), Failure> {
-    let (count, mut before) = (Count { webhook_endpoint_id: Some(endpoint), ..Count::new() }, None);
+async fn recovered(
+    api: &Api,
+    webhook_endpoint_id: Option<EndpointId>,
+    recovery: &RecoveryId,
+    is_json: bool,
+) -> Result<(), Failure> {
+    let (count, mut before) = (Count { webhook_endpoint_id, ..Count::new() }, None);
     loop {
         let counted = match api.call(&count).await {
             Err(error) if error.is_passing() => {

@@ -11,6 +11,7 @@
 //! - [`endpoints`]: the endpoints table, and the health of receivers.
 //! - [`erasure`]: erases payloads and responses.
 //! - [`drains`]: the messages that schedule an organization's drains.
+//! - [`recoveries`]: runs recoveries, page by page.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;
@@ -23,3 +24,4 @@ pub mod job_failures;
 pub mod log;
 pub mod post;
 pub mod queue;
+pub mod recoveries;

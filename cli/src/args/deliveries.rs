@@ -29,21 +29,12 @@ Examples:
   fanfare deliveries erase --job job-1 --yes
   fanfare deliveries erase --until 7d --endpoint ENDPOINT")]
     Erase(Erasure),
-    /// Resend an endpoint's missed or pending deliveries, and show the progress
-    #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
-    Recover {
-        /// Id of the endpoint, or its first characters
-        endpoint: String,
-        /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
-        #[arg(long, value_parser = since)]
-        since: Timestamp,
-        /// Status of the deliveries to resend
-        #[arg(long, default_value = "both", value_parser = one_of::<Missed>())]
-        status: Missed,
-        /// Exit without waiting for the recovery to finish
-        #[arg(long)]
-        no_wait: bool,
-    },
+    /// Resend the missed or pending deliveries of an endpoint or of all active ones, and show the progress
+    #[command(after_help = "\
+Examples:
+  fanfare deliveries recover ENDPOINT --since 1d
+  fanfare deliveries recover --since 2h --status failed --outcome status_5xx")]
+    Recover(Recovery),
     /// Count deliveries by status, and failures by reason
     #[command(after_help = "Example:\n  fanfare deliveries stats --since 2d")]
     Stats {
@@ -99,6 +90,31 @@ pub(crate) struct List {
     /// Keep printing new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+/// The deliveries to recover.
+#[derive(Args)]
+pub(crate) struct Recovery {
+    /// Id of the endpoint, or its first characters. By default, all active endpoints and job callbacks
+    pub(crate) endpoint: Option<String>,
+    /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    #[arg(long, value_parser = since)]
+    pub(crate) since: Timestamp,
+    /// Only deliveries created before this time
+    #[arg(long, value_parser = since)]
+    pub(crate) until: Option<Timestamp>,
+    /// Status of the deliveries to resend
+    #[arg(long, default_value = "both", value_parser = one_of::<Missed>())]
+    pub(crate) status: Missed,
+    /// Only this outcome of the last attempt, such as status_5xx
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
+    /// Only jobs of this workflow, by its exact name
+    #[arg(long)]
+    pub(crate) workflow: Option<String>,
+    /// Exit without waiting for the recovery to finish
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 /// The deliveries to erase.

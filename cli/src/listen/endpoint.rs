@@ -88,7 +88,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
         None => make(api, config, description, listen).await?,
     };
     if let Some(since) = &listen.since {
-        let recover = Recover::new(id.clone(), since.clone());
+        let recover = Recover { webhook_endpoint_id: Some(id.clone()), ..Recover::new(since.clone()) };
         api.call(&Recover { status: Some(Missed::Failed), ..recover }).await?;
         note(&format!("Deliveries that failed since {since} are resent within the next minute."));
     }

@@ -23,7 +23,10 @@ use crate::{
         delivery::{Attempt, Delivery, DeliveryId, WebhookId},
         destination::{EndpointUrl, Headers, SigningSecret, headers},
         event::{EventFilter, WorkflowFilter},
-        log::{recovery::Recovery, search::Cursor},
+        log::{
+            recovery::{Recovery, Selection},
+            search::Cursor,
+        },
     },
 };
 
@@ -123,13 +126,16 @@ impl From<Attempt> for deliveries::Attempt {
 
 impl From<Recovery> for deliveries::Recovery {
     fn from(recovery: Recovery) -> Self {
-        let Recovery { id, webhook_endpoint_id, since, until, status, resent, done, .. } = recovery;
+        let Recovery { id, selection, resent, done, .. } = recovery;
+        let Selection { endpoint, time, status, outcome, workflow } = selection;
         Self {
             recovery_id: id.into(),
-            webhook_endpoint_id: webhook_endpoint_id.into(),
-            since: since.into(),
-            until: until.into(),
+            webhook_endpoint_id: endpoint.map(Into::into),
+            since: time.start.into(),
+            until: time.end.into(),
             status: status.into(),
+            outcome,
+            workflow,
             resent,
             done,
         }

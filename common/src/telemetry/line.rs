@@ -146,6 +146,8 @@ pub const LINES: &[Line] = lines! {
         "An attempt's result could not be recorded on its endpoint. The next attempt will record its result."
     ERROR "endpoints.unread" [tenant, error]
         "A tenant's endpoints could not be read. SQS redelivers the records of its events."
+    WARN "recovery.delayed" [tenant, recovery_id, error]
+        "The message for a new recovery could not be sent. The next sweep begins the recovery."
     ERROR "recovery.failed" [tenant, recovery_id, error]
         "A recovery was interrupted. It resumes a minute later."
     ERROR "recovery.unreadable" [partition, error]

@@ -1,7 +1,7 @@
 //! The delivery queues. `deliveries` carries the attempts that become due, `slow-deliveries` and `hanging-deliveries`
-//! the drains of receivers that answer and of silent ones.
+//! the drains of receivers that answer and of silent ones. `slow-deliveries` also carries new recoveries.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use aws_sdk_sqs::{
     Client,
@@ -9,6 +9,7 @@ use aws_sdk_sqs::{
 };
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
 
 use super::{
     delivery::{Delivery, Drain, DueAttempt, MAX_DELAY, Receiver},
@@ -18,7 +19,7 @@ use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::TenantId,
+    id::{RecoveryId, TenantId},
     timestamp::Timestamp,
 };
 
@@ -31,6 +32,10 @@ const CONCURRENCY: usize = 16;
 /// further receive. From the seventh receive on, the queue's visibility timeout of three minutes applies.
 const FIRST_RETRY_SECONDS: i32 = 5;
 const EARLY_RETRIES: u32 = 6;
+
+/// The maximum number of times to send a message that SQS rejects, and the pause between tries.
+const SENDS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The JSON of a message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
@@ -48,6 +53,10 @@ enum Wire<'a> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Cow<'a, str>>,
     },
+    Recovery {
+        tenant_id: Cow<'a, str>,
+        recovery_id: Cow<'a, str>,
+    },
 }
 
 /// A message in these queues.
@@ -57,6 +66,8 @@ pub enum Message {
     Attempt(DueAttempt),
     /// An organization's parked attempts can be made.
     Drain(DrainMessage),
+    /// A recovery can begin, or continue at once.
+    Recovery(TenantId, RecoveryId),
 }
 
 /// The message of a drain.
@@ -89,6 +100,15 @@ crate::from_env! {
 }
 
 crate::from_env! {
+    /// Sends the messages of new recoveries. Cloning is cheap.
+    #[derive(Clone)]
+    pub struct RecoveryQueue {
+        sqs: Client,
+        url: String = "SLOW_DELIVERIES_QUEUE_URL",
+    }
+}
+
+crate::from_env! {
     /// Changes when messages are received again.
     pub struct Retries {
         sqs: Client,
@@ -115,6 +135,10 @@ pub fn parse_message(text: &str) -> Result<Message, Malformed> {
             let at = Timestamp::from_millisecond(at);
             Ok(Message::Drain(DrainMessage { tenant: tenant_of(&tenant_id)?, drain, at, after }))
         }
+        Wire::Recovery { tenant_id, recovery_id } => {
+            let id = recovery_id.parse().map_err(|_not_an_id| wrong("recovery_id"))?;
+            Ok(Message::Recovery(tenant_of(&tenant_id)?, id))
+        }
     }
 }
 
@@ -123,6 +147,7 @@ impl Message {
         match self {
             Self::Attempt(due) => &due.tenant,
             Self::Drain(drain) => &drain.tenant,
+            Self::Recovery(tenant, _) => tenant,
         }
     }
 
@@ -139,6 +164,9 @@ impl Message {
                 at: at.as_millisecond(),
                 after: after.map(|after| after.to_string().into()),
             },
+            Self::Recovery(tenant, id) => {
+                Wire::Recovery { tenant_id: tenant.as_str().into(), recovery_id: id.to_string().into() }
+            }
         };
         serde_json::to_string(&wire).map_err(Error::internal("writing a message"))
     }
@@ -164,6 +192,31 @@ impl Queues {
     /// that is sooner. Returns the results in the same order.
     pub async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         send_due(&self.sqs, &self.due, due, now).await
+    }
+
+    /// Sends messages like [`Self::send`] until `end`, again if SQS rejects them. Returns the number of messages that SQS
+    /// rejected every time. Their deliveries are woken later, when their due rows are checked.
+    pub async fn send_again(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp, end: Instant) -> usize {
+        let mut left = due.to_vec();
+        for send in 1..=SENDS {
+            let sent = self.send(&left, now).await;
+            left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
+            if left.is_empty() {
+                return 0;
+            }
+            if send == SENDS || Instant::now() + PAUSE >= end {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        crate::log!("wake.incomplete", messages = left.len());
+        left.len()
+    }
+
+    /// Sends the message of a recovery that continues at once.
+    pub async fn send_recovery(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp) -> Result<()> {
+        let message = (Message::Recovery(tenant.clone(), id), now);
+        send(&self.sqs, &self.late, &[message], now).await.into_iter().collect()
     }
 
     /// Sends the message of a drain, to arrive at `at`.
@@ -204,6 +257,17 @@ impl SharedQueue {
         let due = DueAttempt::soon(tenant, delivery, now);
         for error in send_due(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);
+        }
+    }
+}
+
+impl RecoveryQueue {
+    /// Makes a recovery begin at once. If the message cannot be sent, the next sweep begins the recovery.
+    pub async fn begin(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp) {
+        let message = (Message::Recovery(tenant.clone(), id), now);
+        let sent = send(&self.sqs, &self.url, &[message], now).await;
+        for error in sent.into_iter().filter_map(Result::err) {
+            crate::log!("recovery.delayed", %tenant, recovery_id = %id, ?error);
         }
     }
 }
@@ -292,7 +356,8 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
         let drain = r#"{"tenant_id":"t","drain":"late","at":1769860800999,"after":"origin.0123456789abcdef"}"#;
-        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent","at":1769860800999}"#] {
+        let recovery = r#"{"tenant_id":"t","recovery_id":"01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"}"#;
+        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent","at":1769860800999}"#, recovery] {
             assert_eq!(parse_message(text).expect("a message").written().expect("JSON"), text);
         }
         for other in [

@@ -6,7 +6,7 @@ use common::{
     accounts::organizations::Organizations,
     application::idempotency::Calls,
     error::Result,
-    id::TenantId,
+    id::{RecoveryId, TenantId},
     presentation::console::Console,
     timestamp::Timestamp,
     webhooks::{
@@ -14,8 +14,8 @@ use common::{
         destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         erasure::Erasure,
-        log::Log,
-        queue::SharedQueue,
+        log::{Log, recovery::Selection},
+        queue::{RecoveryQueue, SharedQueue},
     },
 };
 use tokio::time::{Instant, sleep};
@@ -34,6 +34,7 @@ common::from_env! {
         pub(crate) log: Log,
         organizations: Organizations,
         pub(crate) queue: SharedQueue,
+        pub(crate) recoveries: RecoveryQueue,
         pub(crate) retention: Retention = Retention::from_env,
         pub(crate) rotation_overlap: Duration = rotation_overlap,
     }
@@ -48,6 +49,14 @@ impl App {
     /// Erases deliveries of the tenant.
     pub(crate) fn erasure<'a>(&'a self, tenant: &'a TenantId) -> Erasure<'a> {
         Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now: Timestamp::now() }
+    }
+
+    /// Starts a recovery, which begins at once.
+    pub(crate) async fn recover(&self, tenant: &TenantId, selection: &Selection) -> Result<RecoveryId> {
+        let now = Timestamp::now();
+        let id = self.log.start_recovery(tenant, selection, |_| Ok(None), now).await?;
+        self.recoveries.begin(tenant, id, now).await;
+        Ok(id)
     }
 
     /// Reads the data for a page's header.

@@ -17,6 +17,7 @@ mod new_endpoint;
 mod numbers;
 mod overview;
 mod pull;
+mod recovery;
 mod settings;
 mod states;
 mod verify;
@@ -33,6 +34,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         deliveries::submit(),
         delivery::show(),
         delivery::submit(),
+        recovery::show(),
+        recovery::submit(),
     ];
     Function::of_pages(env, routes)
 }

@@ -2,6 +2,7 @@
 
 mod banner;
 mod elsewhere;
+mod everywhere;
 mod table;
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
@@ -13,7 +14,10 @@ use common::{
     http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::log::count::{Bound, Statistics},
+    webhooks::log::{
+        count::{Bound, Statistics},
+        recovery::Recovery,
+    },
 };
 use maud::{Markup, Render, html};
 
@@ -68,9 +72,10 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
         all.truncate(BANNERS);
         (all, more)
     };
-    let recovering = recovering(&app, tenant, &rows).await?;
+    let unfinished = unfinished(&app, tenant, &rows).await?;
+    let recovering: BTreeSet<_> = unfinished.iter().filter_map(|recovery| recovery.selection.endpoint).collect();
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
-    let is_changing = !recovering.is_empty() || rows.iter().any(Known::is_pending);
+    let is_changing = !unfinished.is_empty() || rows.iter().any(Known::is_pending);
     let is_live = live::is_wanted(&link);
     let [on, off] = ["&live=1", ""].map(|live| format!("/console?page={page}{live}"));
     let actions = html! {
@@ -86,6 +91,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 (totals(&rows, pages))
             }
             (elsewhere::notice(&elsewhere, page, now))
+            (everywhere::notice(&rows, &elsewhere, &unfinished))
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             (table::table(&rows, now))
@@ -142,13 +148,13 @@ fn totals(rows: &[Known], pages: usize) -> Markup {
     }
 }
 
-/// Returns the endpoints whose missed deliveries are being resent. If no deliveries are missed, reads nothing.
-async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTreeSet<EndpointId>> {
+/// Returns the unfinished recoveries. If no deliveries are missed, reads nothing.
+async fn unfinished(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<Vec<Recovery>> {
     if rows.iter().all(|row| row.open.failed.count + row.held().count == 0) {
-        return Ok(BTreeSet::new());
+        return Ok(Vec::new());
     }
     let recoveries = app.log.recoveries(tenant, None).await?;
-    Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
+    Ok(recoveries.into_iter().filter(|recovery| !recovery.done).collect())
 }
 
 /// Whether the endpoint in the link was deleted. The link alone does not prove this, because anyone can create one.

@@ -1,4 +1,4 @@
-//! Recovers an endpoint's failed and held deliveries, or its pending ones.
+//! Recovers failed and held deliveries, or pending ones, of an endpoint or of all.
 
 use std::sync::Arc;
 
@@ -16,7 +16,12 @@ use common::{
     id::{EndpointId, RecoveryId},
     issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Log},
+    webhooks::{
+        delivery::parse_outcome,
+        endpoints::Endpoints,
+        log::{Log, recovery::Selection},
+        queue::RecoveryQueue,
+    },
 };
 
 const ROUTE: &str = Recover::PATH;
@@ -27,6 +32,7 @@ common::from_env! {
         calls: Calls,
         endpoints: Endpoints,
         log: Log,
+        queue: RecoveryQueue,
     }
 }
 
@@ -39,11 +45,13 @@ fn route() -> Route<App> {
     Route::post(ROUTE, Verified, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
         .records(&[Action::RecoveryStarted])
-        .summary("Recovers the failed, held or pending deliveries of an endpoint in a time range, at a bounded rate.")
+        .summary("Recovers the failed, held or pending deliveries of a time range, at a bounded rate.")
         .description(
-            "The recovery runs in the background. If a recovery for the same endpoint and `status` with an overlapping \
-             period has not started yet, the call joins it: the call returns the id of that recovery, which then covers \
-             both periods. An organization can have at most 100 unfinished recoveries.",
+            "The recovery runs in the background and begins at once, regardless of other recoveries: its first 100 \
+             deliveries are sent within seconds, and the rest at 100 per second for all recoveries of the organization \
+             together. If a recovery with an overlapping period and otherwise the same fields has not started yet, the \
+             call joins it: the call returns the id of that recovery, which then covers both periods. An organization \
+             can have at most 100 unfinished recoveries.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -53,12 +61,14 @@ fn route() -> Route<App> {
         ])
 }
 
-/// The endpoint, and the time range in which its missed deliveries were created.
+/// The deliveries to recover. Without an end, their period ends now.
 pub struct Input {
-    endpoint: EndpointId,
+    endpoint: Option<EndpointId>,
     since: Timestamp,
     until: Option<Timestamp>,
     status: Missed,
+    outcome: Option<String>,
+    workflow: Option<String>,
     key: Option<IdempotencyKey>,
 }
 
@@ -67,9 +77,10 @@ impl Input {
         let endpoint = fields
             .about(
                 "The id of the endpoint whose deliveries to resend. If the endpoint is inactive, enable it first; \
-                 otherwise, the deliveries are held again.",
+                 otherwise, the deliveries are held again. By default, the deliveries of all active endpoints and of \
+                 job callbacks are resent, except those held for pull endpoints, which wait for a client.",
             )
-            .text(Recover::NAMES.webhook_endpoint_id, EndpointId::parse);
+            .optional_text(Recover::NAMES.webhook_endpoint_id, EndpointId::parse);
         let since = fields
             .about("Only deliveries that were created at this time or later.")
             .text(Recover::NAMES.since, Timestamp::parse);
@@ -86,6 +97,20 @@ impl Input {
                  schedule. Deliveries that are due, being attempted, or pending at a pull endpoint are not changed.",
             )
             .optional_text(Recover::NAMES.status, parse_name);
+        let outcome = fields
+            .about(
+                "Only deliveries whose last attempt had this outcome, such as `status_5xx`. By default, deliveries with \
+                 any outcome.",
+            )
+            .example("status_5xx")
+            .optional_text(Recover::NAMES.outcome, parse_outcome);
+        let workflow = fields
+            .about(
+                "Only deliveries for jobs whose workflow has exactly this name. By default, deliveries with any \
+                 workflow or none.",
+            )
+            .example("nightly-import")
+            .optional_text(Recover::NAMES.workflow, |text| Ok(text.to_owned()));
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
             && until < since
@@ -93,23 +118,29 @@ impl Input {
             let message = "Must not be before since".to_owned();
             return Err(fields.reject(Recover::NAMES.until, Problem { code: IssueCode::TooSmall, message }));
         }
-        Ok(Self { endpoint: endpoint?, since: since?, until: until?, status: status?.unwrap_or_default(), key: key? })
+        let (endpoint, since, until, status) = (endpoint?, since?, until?, status?.unwrap_or_default());
+        Ok(Self { endpoint, since, until, status, outcome: outcome?, workflow: workflow?, key: key? })
     }
 }
 
 async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Recovering>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    let time = input.since..input.until.unwrap_or(now);
-    let once = app.calls.once(tenant, ROUTE, input.key, now);
+    let Input { endpoint, since, until, status, outcome, workflow, key } = input;
+    let selection = Selection { endpoint, time: since..until.unwrap_or(now), status, outcome, workflow };
+    let once = app.calls.once(tenant, ROUTE, key, now);
     let start = async {
-        app.endpoints.require(tenant, input.endpoint).await?;
+        if let Some(id) = endpoint {
+            app.endpoints.require(tenant, id).await?;
+        }
         let output = |id: RecoveryId| Recovering {
             success: true,
             message: "Deliveries will be recovered".to_owned(),
             recovery_id: id.into(),
         };
         let marker = |id| once.marker(&output(id));
-        app.log.start_recovery(tenant, input.endpoint, time, input.status, marker, now).await.map(output)
+        let id = app.log.start_recovery(tenant, &selection, marker, now).await?;
+        app.queue.begin(tenant, id, now).await;
+        Ok(output(id))
     };
     once.answer(start).await
 }

@@ -20,18 +20,18 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::DueAttempt,
         drains::Drains,
         endpoints::{Endpoints, HoldFor, disable_after},
         job_failures::JobFailures,
         log::{Log, due::Sweeper},
         queue::Queues,
+        recoveries::Recoveries,
     },
 };
 use futures::future::join_all;
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::{job_failures::FailedJobs, notices::Notices};
 
@@ -39,12 +39,10 @@ mod index;
 mod job_failures;
 mod mail;
 mod notices;
-mod recoveries;
+mod recovering;
 mod sweep;
 
-/// The maximum number of times to send a message that SQS rejects.
-const SENDS: u32 = 3;
-/// The pause between tries.
+/// The pause between tries of a call.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time reserved for calls in progress at the end of an invocation.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
@@ -59,6 +57,7 @@ struct App {
     log: Log,
     queues: Queues,
     drains: Drains,
+    recoveries: Recoveries,
     notices: Notices,
     failures: FailedJobs,
 }
@@ -97,7 +96,8 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         base: notices.base.clone(),
     };
     let drains = Drains { endpoints: notices.endpoints.clone(), log: log.clone(), queues: queues.clone() };
-    let app = App { log, queues, drains, notices, failures };
+    let recoveries = Recoveries { endpoints: notices.endpoints.clone(), log: log.clone(), queues: queues.clone() };
+    let app = App { log, queues, drains, recoveries, notices, failures };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -156,24 +156,5 @@ impl App {
             metrics::emit(&[Metric { name: "SweepLag", unit: "Seconds", values: vec![lag] }], &[]);
         }
         Ok(())
-    }
-
-    /// Sends messages, and retries those that SQS rejects. Returns the number of messages that SQS rejected every time.
-    /// Their deliveries are woken later, when their due rows are checked.
-    async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp, end: Instant) -> usize {
-        let mut left = due.to_vec();
-        for send in 1..=SENDS {
-            let sent = self.queues.send(&left, now).await;
-            left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
-            if left.is_empty() {
-                return 0;
-            }
-            if send == SENDS || Instant::now() + PAUSE >= end {
-                break;
-            }
-            sleep(PAUSE).await;
-        }
-        common::log!("wake.incomplete", messages = left.len());
-        left.len()
     }
 }

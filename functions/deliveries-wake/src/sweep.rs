@@ -102,7 +102,7 @@ impl App {
                 // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
                 let due: Vec<_> = rows.iter().map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
-                refused += self.send(&due, now, end).await;
+                refused += self.queues.send_again(&due, now, end).await;
             }
             Ok(refused)
         });
@@ -244,7 +244,7 @@ impl App {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.send(&due, now, end).await;
+        self.queues.send_again(&due, now, end).await;
         Ok(())
     }
 

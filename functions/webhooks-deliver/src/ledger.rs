@@ -40,6 +40,7 @@ use common::{
         erasure::Erasure,
         log::{Log, Row, Shared},
         queue::Queues,
+        recoveries::Recoveries,
     },
 };
 use futures::{StreamExt, future::join_all, stream};
@@ -72,6 +73,7 @@ pub(crate) struct Ledger {
     pub(crate) log: Log,
     pub(crate) queues: Queues,
     pub(crate) drains: Drains,
+    pub(crate) recoveries: Recoveries,
     recorder: Recorder,
     /// Events for an inactive endpoint are held for this long.
     pub(crate) hold_for: HoldFor,
@@ -171,6 +173,7 @@ impl Ledger {
         Ok(Self {
             reads: Reads::new(endpoints.clone()),
             drains: Drains { endpoints: endpoints.clone(), log: log.clone(), queues: queues.clone() },
+            recoveries: Recoveries { endpoints: endpoints.clone(), log: log.clone(), queues: queues.clone() },
             endpoints,
             log,
             queues,

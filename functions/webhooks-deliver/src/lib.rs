@@ -5,7 +5,7 @@
 //! receiver's gate is open. All of a batch's first attempts at quick receivers are made at once, so a successful
 //! delivery costs one row in the `Log` and no further message. All other deliveries are parked, and a `drain` makes
 //! their attempts. `next_step` decides what follows a failure. Due attempts arrive from the queue `deliveries`, and drains
-//! from the two others.
+//! from the two others. New recoveries arrive beside the late drains.
 //!
 //! An attempt that has begun is never cut off: it runs to its answer or its timeout.
 //!
@@ -54,6 +54,7 @@ mod places;
 mod plan;
 mod reads;
 mod record;
+mod recovery;
 mod retry;
 mod turns;
 
@@ -167,6 +168,7 @@ impl App {
                 None => Ok(()),
             },
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
+            Message::Recovery(tenant, id) => Box::pin(recovery::run(tenant, id, ledger, batch)).await,
         }
     }
 }

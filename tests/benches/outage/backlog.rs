@@ -9,7 +9,11 @@ use common::{
     webhooks::{
         delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Trigger},
         event::JobEvent,
-        log::{Log, due::Minute, recovery::Missed},
+        log::{
+            Log,
+            due::Minute,
+            recovery::{Missed, Selection},
+        },
     },
 };
 
@@ -70,8 +74,14 @@ impl Backlog {
         }
         let time = self.now.before(WAIT)..self.now.after(WAIT);
         for (tenant, endpoint) in &self.destinations {
-            let started =
-                self.log.start_recovery(tenant, *endpoint, time.clone(), Missed::Failed, |_| Ok(None), self.now);
+            let selection = Selection {
+                endpoint: Some(*endpoint),
+                time: time.clone(),
+                status: Missed::Failed,
+                outcome: None,
+                workflow: None,
+            };
+            let started = self.log.start_recovery(tenant, &selection, |_| Ok(None), self.now);
             self.recorder.clone().within(started).await.expect("the write succeeds");
         }
     }

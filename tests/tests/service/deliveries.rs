@@ -20,6 +20,7 @@ mod parked;
 mod pull;
 mod reads;
 mod recover;
+mod recoveries;
 mod resend;
 mod retries;
 mod shared;

@@ -294,6 +294,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ),
     ("console-webhooks", "GET", "/console/endpoints/{id}", ""),
     ("console-webhooks", "POST", "/console/endpoints/{id}", "action=recover&since=2026-01-31T12%3A00&status=both"),
+    ("console-webhooks", "GET", "/console/recovery", ""),
+    ("console-webhooks", "POST", "/console/recovery", "since=2026-01-31T12%3A00"),
     ("console-webhooks", "GET", "/console/deliveries", ""),
     ("console-webhooks", "POST", "/console/deliveries", "action=resend&ids=x+y"),
     ("console-webhooks", "GET", "/console/deliveries/{id}", ""),

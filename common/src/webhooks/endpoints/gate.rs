@@ -67,6 +67,8 @@ pub enum Shown {
     Asked,
     /// It got no answer.
     Nothing,
+    /// There was no attempt, but the owner expects an answer, and has started a recovery.
+    Expected,
 }
 
 impl Gate {
@@ -89,6 +91,10 @@ impl Gate {
                 Self::Late { at, answered_at: now }
             }
             (Self::Late { at, .. }, Shown::Late) if now.since(at) >= INTERVAL => late,
+            // A short silence has short pauses. The time of the last attempt stays, because it may still be in progress.
+            (Self::Silent { since, tried_at }, Shown::Expected) if now.since(since) >= INTERVAL => {
+                Self::Silent { since: now, tried_at }
+            }
             // Another attempt has had an answer since this one began.
             (Self::Open { since }, Shown::Nothing) if since > began => late,
             (Self::Late { answered_at, .. }, Shown::Nothing) if answered_at > began => self,
@@ -225,7 +231,7 @@ mod tests {
 
     #[test]
     fn each_attempt_moves_the_gate() {
-        use Shown::{Late, Nothing, Quick, Waits};
+        use Shown::{Expected, Late, Nothing, Quick, Waits};
         let open = Gate::Open { since: at(1000) };
         let late = |second, answered| Gate::Late { at: at(second), answered_at: at(answered) };
         let silent = |since, tried| Gate::Silent { since: at(since), tried_at: at(tried) };
@@ -251,6 +257,9 @@ mod tests {
             (silent(1000, 1900), Late, 1990, late(2000, 2000)),
             (silent(1000, 1900), Nothing, 1985, silent(1000, 2000)),
             (silent(1000, 1996), Nothing, 1985, silent(1000, 1996)),
+            (silent(1000, 1900), Expected, 2000, silent(2000, 1900)),
+            (silent(1996, 1900), Expected, 2000, silent(1996, 1900)),
+            (late(1000, 1000), Expected, 2000, late(1000, 1000)),
         ] {
             assert_eq!(before.after(shown, at(began), at(2000)), expected, "{before:?} {shown:?} {began}");
         }

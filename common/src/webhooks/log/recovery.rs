@@ -1,73 +1,85 @@
-//! Recoveries: resending an endpoint's failed, held or pending deliveries from a period, at a limited rate.
+//! Recoveries: resending the failed, held or pending deliveries of a period, to one endpoint or to all, at a limited
+//! rate.
 //!
-//! A recovery is an item with its progress, which is stored after every page. A page can be repeated safely, because
+//! A recovery is an item with its progress, which is stored after every [page]. A page can be repeated safely, because
 //! only deliveries that are still failed or held are resent. After a crash, `resent` does not count the deliveries of
 //! the page whose progress was not stored. A pending delivery is resent only if its last attempt began before the
 //! recovery was requested and its next attempt is later. A repeated page therefore does not resend it again, and an
 //! attempt in progress is not repeated. Failed tests are not resent. Until a recovery has begun, further calls can
 //! extend it.
 //!
-//! For each endpoint, another item names the latest recovery. A call that adds a recovery replaces this item on
-//! condition that it is unchanged, so concurrent calls detect each other's recoveries.
+//! For each endpoint, and for all of them together, another item names the latest recovery. A call that adds a recovery
+//! replaces this item on condition that it is unchanged, so concurrent calls detect each other's recoveries.
+
+pub mod page;
 
 use std::{
     ops::{
         ControlFlow::{Break, Continue},
         Range,
     },
-    sync::atomic::{AtomicBool, Ordering},
+    string::ToString,
 };
 
 pub use api::deliveries::Missed;
-use aws_sdk_dynamodb::types::ReturnValue;
-use futures::{StreamExt, stream};
+use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    items::{DELIVERY, DESTINATION, OPEN, STATUS},
-    search::{Filter, id},
-    table::{INDEX, Key, Log, index_key, key_of},
+    items::{DELIVERY, DESTINATION, LEASE, OPEN, OUTCOME, STATUS, WORKFLOW},
+    table::{INDEX, Key, Log, key_of},
 };
 use crate::{
-    audit::{self, Action, Entry, TargetKind, initial},
+    audit::{self, Action, Change, Entry, Target, TargetKind, initial},
     aws::{
-        batch::CONCURRENCY,
-        dynamo::{Item, Record, attributes, boolean, number, query_all, query_page, text},
+        dynamo::{Attribute, Item, Record, attributes, number, query_all, query_page, text},
         expression::select,
         rounds,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
-    id::{EndpointId, RecoveryId, TenantId},
+    id::{EndpointId, LeaseId, RecoveryId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
+    webhooks::delivery::{Attempt, Delivery, DestinationId, Shard, Status, Trigger, kept_workflow},
 };
+
+/// The deliveries that a recovery resends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The endpoint; `None` for all active endpoints and the callbacks of jobs.
+    pub endpoint: Option<EndpointId>,
+    /// The period in which the deliveries were created.
+    pub time: Range<Timestamp>,
+    pub status: Missed,
+    /// Only deliveries whose last attempt had this outcome.
+    pub outcome: Option<String>,
+    /// Only deliveries about jobs of this workflow.
+    pub workflow: Option<String>,
+}
 
 /// A recovery and its progress.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     pub id: RecoveryId,
-    /// The id of the endpoint whose deliveries are resent.
-    pub webhook_endpoint_id: EndpointId,
-    /// The start of the period: deliveries that were created at this time or later are resent.
-    pub since: Timestamp,
-    /// The end of the period: deliveries that were created before this time are resent.
-    pub until: Timestamp,
-    /// The status of the deliveries that are resent.
-    pub status: Missed,
+    pub selection: Selection,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
     /// Whether all deliveries in the period have been resent.
     pub done: bool,
-    /// The number of the shard that is being read.
-    shard: u8,
-    /// The last key read in this shard.
-    after: String,
+    /// The end of the part of the log that has been read.
+    place: Option<Place>,
     /// Whether the first page has been read or is being read.
     begun: bool,
+    /// The lease of the process that resends a page.
+    lease: Option<LeaseId>,
 }
 
-/// The maximum number of deliveries that are resent between two saves.
-pub const PAGE: usize = 100;
+/// A place in the log: a shard, and the last key that was read in it, if any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    shard: Shard,
+    after: String,
+}
+
 /// The maximum number of recoveries in a list, and the number of a tenant's recoveries that are searched for the list.
 const LISTED: usize = 10;
 const LOOKED_AT: usize = 200;
@@ -76,50 +88,39 @@ const UNFINISHED: usize = 100;
 /// The partition of the index with the unfinished recoveries.
 const UNFINISHED_PARTITION: &str = "recovery";
 attributes! {
-    ENDPOINT = "endpoint", SINCE = "since", UNTIL = "until", BEGUN = "begun", RESENT = "resent", SHARD = "shard",
-    AFTER = "after",
+    ENDPOINT = "endpoint", SINCE = "since", UNTIL = "until", BEGUN = "begun", RESENT = "resent", OF = "of",
+    SHARD = "shard", AFTER = "after",
     // The id of the latest recovery.
     RECOVERY = "recovery",
 }
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status.
+    /// Adds a recovery of the deliveries in `selection`.
     ///
-    /// If a recovery with the same status and an overlapping period has not begun, it is extended instead, so repeated
-    /// calls do not add work. A recovery that has begun is not extended, because it may already have passed a delivery
-    /// that failed recently.
+    /// If a recovery of an overlapping period that selects the same deliveries has not begun, it is extended instead, so
+    /// repeated calls do not add work. A recovery that has begun is not extended, because it may already have passed a
+    /// delivery that failed recently.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
-        endpoint: EndpointId,
-        time: Range<Timestamp>,
-        status: Missed,
+        selection: &Selection,
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
-        let (marker, time) = (&marker, &time);
+        let marker = &marker;
         rounds((), |()| async move {
-            let latest = self.latest_recovery(tenant, endpoint).await?;
+            let latest = self.latest_recovery(tenant, selection.endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
-            let waiting = recoveries.iter().find(|other| {
-                let overlaps = other.since <= time.end && time.start <= other.until;
-                other.waits() && other.webhook_endpoint_id == endpoint && other.status == status && overlaps
-            });
+            let waiting = recoveries.iter().find(|other| other.waits() && other.selection.is_joined_by(selection));
             let recovery =
-                waiting.map_or_else(|| Recovery::new(endpoint, time, status), |waiting| waiting.widened(time));
+                waiting.map_or_else(|| Recovery::new(selection.clone()), |waiting| waiting.widened(&selection.time));
             let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
-            let changes = [
-                initial("status", status.as_str()),
-                initial("since", recovery.since),
-                initial("until", recovery.until),
-            ];
-            let target = audit::target(TargetKind::Endpoint, endpoint, None);
             let transaction = match waiting {
-                Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
+                Some(waiting) if waiting.selection.contains(&selection.time) && call.is_none() => {
                     return Ok(Break(recovery.id));
                 }
                 Some(_) => self.widen(transaction, tenant, &recovery),
@@ -128,7 +129,8 @@ impl Log {
                 }
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
-            let entry = Entry::new(Action::RecoveryStarted, tenant, target).with(changes);
+            let entry = Entry::new(Action::RecoveryStarted, tenant, selection.target(tenant));
+            let entry = entry.with(recovery.selection.changes());
             match transaction.record(entry)?.first_refused(&self.dynamodb).await? {
                 None => Ok(Break(recovery.id)),
                 // The same call was made concurrently and came first. The caller reads its response.
@@ -140,7 +142,7 @@ impl Log {
         .await
     }
 
-    /// Writes a new recovery, on condition that `latest` is still the endpoint's latest.
+    /// Writes a new recovery, on condition that `latest` is still the latest of its endpoint, or of all endpoints.
     fn add(
         &self,
         transaction: Transaction,
@@ -149,15 +151,9 @@ impl Log {
         latest: Option<String>,
         now: Timestamp,
     ) -> Transaction {
-        let attributes = [
-            (OPEN, text(UNFINISHED_PARTITION)),
-            (ENDPOINT, text(recovery.webhook_endpoint_id)),
-            (SINCE, number(recovery.since.as_millisecond())),
-            (UNTIL, number(recovery.until.as_millisecond())),
-            (STATUS, text(recovery.status)),
-        ];
+        let attributes = [(OPEN, text(UNFINISHED_PARTITION))].into_iter().chain(recovery.selection.attributes());
         let added = self.item(recovery_key(tenant, recovery.id), attributes, now);
-        let last = latest_key(tenant, recovery.webhook_endpoint_id);
+        let last = latest_key(tenant, recovery.selection.endpoint);
         let last = self.item(last, [(RECOVERY, text(recovery.id))], now);
         let is_latest = latest.map_or_else(|| DELIVERY.is_absent(), |latest| RECOVERY.equals(text(latest)));
         transaction.put_if(&self.table, last, is_latest).put(&self.table, added)
@@ -165,16 +161,17 @@ impl Log {
 
     /// Extends the period of a recovery, if it has not begun and no other call has extended it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
-        let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
+        let Range { start, end } = recovery.selection.time;
+        let [since, until] = [start, end].map(|time| number(time.as_millisecond()));
         let is_wider = SINCE.is_at_least(since.clone()).and(UNTIL.is_at_most(until.clone()));
         let update = self.update(recovery_key(tenant, recovery.id)).set(SINCE, since).set(UNTIL, until);
         transaction.update(update.only_if(OPEN.exists().and(BEGUN.is_absent()).and(is_wider)))
     }
 
-    /// Lists the newest recoveries of `tenant`, newest first, of one endpoint or of all.
+    /// Lists the newest recoveries of `tenant`, newest first: those of this endpoint, or all of them.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
-        let wanted = |recovery: &Recovery| endpoint.is_none_or(|endpoint| endpoint == recovery.webhook_endpoint_id);
+        let wanted = |recovery: &Recovery| endpoint.is_none() || endpoint == recovery.selection.endpoint;
         Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
     }
 
@@ -185,15 +182,14 @@ impl Log {
         newest.items.iter().map(Recovery::from_item).collect()
     }
 
-    /// Reads the id of the latest recovery of `endpoint`.
-    async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
+    /// Reads the id of the latest recovery of `endpoint`, or of all endpoints together.
+    async fn latest_recovery(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Option<String>> {
         let found = self.get(latest_key(tenant, endpoint), "reading the latest recovery").await?;
         found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
-    /// Lists the oldest unfinished recovery of each wanted tenant, starting with those that have resent the fewest
-    /// deliveries. Running one recovery at a time limits the rate of each tenant, and keeps a tenant with many
-    /// recoveries from delaying others.
+    /// Lists the unfinished recoveries of each wanted tenant, starting with those that have resent the fewest
+    /// deliveries: a sweep may end before it gets to all of them.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = self.query(OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
         let keys = query_all(select(query, &[DESTINATION, DELIVERY]), "listing open recoveries").await?;
@@ -208,126 +204,64 @@ impl Log {
                 Err(error) => crate::log!("recovery.unreadable", partition, ?error),
             }
         }
-        open.sort_by(|(one, first), (other, second)| (one, first.id).cmp(&(other, second.id)));
-        open.dedup_by(|(later, _), (tenant, _)| later == tenant);
-        // A sweep may end before it gets to all of them.
         open.sort_by_key(|(_, recovery)| (recovery.resent, recovery.id));
         Ok(open)
     }
+}
 
-    /// Makes the next page of deliveries pending again, each at the time that `due` returns. Returns the reopened
-    /// deliveries, and an error if others could not be reopened. If there is no error, moves `recovery` to the end of
-    /// the page, without saving it.
-    ///
-    /// # Errors
-    /// The page could not be read. The call can be repeated.
-    pub async fn recover_page(
-        &self,
-        tenant: &TenantId,
-        recovery: &mut Recovery,
-        due: impl Fn() -> Timestamp,
-        now: Timestamp,
-    ) -> Result<(Vec<Delivery>, Result<()>)> {
-        if recovery.waits() {
-            // From now on, it can no longer be extended, so its period is final.
-            let begin = self.update(recovery_key(tenant, recovery.id)).set(BEGUN, boolean(true));
-            let begin = begin.only_if(DELIVERY.exists());
-            match begin.send_for(&self.dynamodb, ReturnValue::AllNew, "beginning a recovery").await? {
-                Some(begun) => *recovery = Recovery::from_item(&begun)?,
-                // It has been deleted.
-                None => recovery.done = true,
-            }
-        }
-        if recovery.done {
-            return Ok((Vec::new(), Ok(())));
-        }
-        let ids = self.missed(tenant, recovery, now).await?;
-        let (resent, rest) = self.resend_missed(tenant, recovery, &ids, due, now).await;
-        recovery.resent = recovery.resent.saturating_add(resent.len().try_into().unwrap_or(u32::MAX));
-        if rest.is_ok() {
-            match ids.last().filter(|_| ids.len() == PAGE) {
-                Some(last) => recovery.after = last.moment(),
-                None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
-            }
-            recovery.done = recovery.shard >= SHARDS;
-        }
-        Ok((resent, rest))
+impl Selection {
+    /// Whether a recovery of these deliveries can also cover `other`.
+    fn is_joined_by(&self, other: &Self) -> bool {
+        let overlaps = self.time.start <= other.time.end && other.time.start <= self.time.end;
+        overlaps && *self == Self { time: self.time.clone(), ..other.clone() }
     }
 
-    /// Resends the deliveries that the recovery still wants, each at the time that `due` returns. Returns the resent
-    /// ones, and an error if others could not be resent.
-    async fn resend_missed(
-        &self,
-        tenant: &TenantId,
-        recovery: &Recovery,
-        ids: &[DeliveryId],
-        due: impl Fn() -> Timestamp,
-        now: Timestamp,
-    ) -> (Vec<Delivery>, Result<()>) {
-        // If the partition is throttled, the remaining deliveries wait for the next call.
-        let is_throttled = AtomicBool::new(false);
-        let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
-            if is_throttled.load(Ordering::Relaxed) {
-                return Err(Error::Busy);
-            }
-            let is_wanted = |delivery: &Delivery| recovery.resends(delivery, due);
-            match self.resend_if(tenant, id, (Trigger::Recovery, due), None, is_wanted, now).await {
-                Ok(delivery) => Ok(Some(delivery)),
-                // The delivery has been resent or has expired, or its payload was not kept.
-                Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
-                Err(Error::Busy) => {
-                    is_throttled.store(true, Ordering::Relaxed);
-                    Err(Error::Busy)
-                }
-                Err(error) => {
-                    crate::log!("delivery.resend_failed", %tenant, delivery_id = %id, ?error);
-                    Err(error)
-                }
-            }
-        });
-        let calls: Vec<_> = calls.collect();
-        let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
-        let (mut resent, mut rest) = (Vec::new(), Ok(()));
-        while let Some(call) = calls.next().await {
-            match call {
-                Ok(delivery) => resent.extend(delivery),
-                Err(error) => rest = Err(error),
-            }
-        }
-        (resent, rest)
+    fn contains(&self, time: &Range<Timestamp>) -> bool {
+        self.time.start <= time.start && time.end <= self.time.end
     }
 
-    /// Reads the next page of the deliveries that the endpoint missed, oldest first.
-    async fn missed(&self, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<Vec<DeliveryId>> {
-        let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
-        let (from, to) = self.range(&filter, None, now).into_inner();
-        // The position just after the last key. Keys have a fixed length.
-        let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
-        let range = from.clone()..=to.max(from);
-        let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
-        let shard = Shard { destination, number: recovery.shard };
-        let mut ids = Vec::new();
-        for status in statuses(recovery.status) {
-            let query = self.query_index(index_key(tenant, shard, *status), &range);
-            let oldest = query_page(query, PAGE, "listing missed deliveries").await?;
-            ids.extend(oldest.items.iter().filter_map(|item| id(shard, item)));
-        }
-        // `ids` contains the oldest deliveries of each status, and therefore the oldest of both.
-        ids.sort_by_key(DeliveryId::moment);
-        ids.truncate(PAGE);
-        Ok(ids)
+    fn attributes(&self) -> impl Iterator<Item = (Attribute, AttributeValue)> {
+        let optional = [
+            (ENDPOINT, self.endpoint.map(|id| id.to_string())),
+            (OUTCOME, self.outcome.clone()),
+            (WORKFLOW, self.workflow.clone()),
+        ];
+        let optional = optional.into_iter().filter_map(|(name, value)| Some((name, text(value?))));
+        let [since, until] = [self.time.start, self.time.end].map(|time| number(time.as_millisecond()));
+        optional.chain([(SINCE, since), (UNTIL, until), (STATUS, text(self.status))])
     }
 
-    /// Stores the progress of a recovery, unless it was deleted.
-    pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
-        let update = self
-            .update(recovery_key(tenant, recovery.id))
-            .set(RESENT, number(recovery.resent.into()))
-            .set(SHARD, number(recovery.shard.into()))
-            .set(AFTER, text(&recovery.after))
-            .remove(recovery.done.then_some(OPEN))
-            .only_if(DELIVERY.exists());
-        update.send(&self.dynamodb, "saving a recovery").await.map(drop)
+    /// The object of the entry in the audit log.
+    fn target(&self, tenant: &TenantId) -> Target {
+        match self.endpoint {
+            Some(id) => audit::target(TargetKind::Endpoint, id, None),
+            None => audit::target(TargetKind::Organization, tenant, None),
+        }
+    }
+
+    /// The fields of the entry in the audit log.
+    fn changes(&self) -> impl Iterator<Item = Change> {
+        let fields = [
+            ("status", Some(self.status.as_str().to_owned())),
+            ("since", Some(self.time.start.to_string())),
+            ("until", Some(self.time.end.to_string())),
+            ("outcome", self.outcome.clone()),
+            ("workflow", self.workflow.clone()),
+        ];
+        fields.into_iter().filter_map(|(field, value)| Some(initial(field, value?)))
+    }
+
+    /// Whether a delivery's state must be read to decide whether it is selected.
+    fn is_beyond_the_index(&self) -> bool {
+        self.outcome.is_some() || self.workflow.is_some()
+    }
+
+    /// Whether a delivery has the selected outcome and workflow.
+    fn passes(&self, delivery: &Delivery) -> bool {
+        let outcome = delivery.last_attempt.as_ref().map(|last| &*last.outcome);
+        let workflow = delivery.workflow.as_deref();
+        self.outcome.as_deref().is_none_or(|wanted| outcome == Some(wanted))
+            && self.workflow.as_deref().is_none_or(|wanted| workflow == Some(kept_workflow(wanted)))
     }
 }
 
@@ -341,25 +275,15 @@ fn statuses(missed: Missed) -> &'static [Status] {
 }
 
 impl Recovery {
-    fn new(endpoint: EndpointId, time: &Range<Timestamp>, status: Missed) -> Self {
-        Self {
-            id: RecoveryId::generate(),
-            webhook_endpoint_id: endpoint,
-            since: time.start,
-            until: time.end,
-            status,
-            resent: 0,
-            done: false,
-            shard: 0,
-            after: String::new(),
-            begun: false,
-        }
+    fn new(selection: Selection) -> Self {
+        let id = RecoveryId::generate();
+        Self { id, selection, resent: 0, done: false, place: None, begun: false, lease: None }
     }
 
     /// Whether the recovery resends a delivery in this state, with an attempt at `due`. It does not resend pending
     /// deliveries to pull endpoints, which wait for a client, or those whose first or next attempt is already due.
     fn resends(&self, delivery: &Delivery, due: Timestamp) -> bool {
-        match (self.status, delivery.status) {
+        let is_of_status = match (self.selection.status, delivery.status) {
             (Missed::Pending, Status::Pending) => {
                 let is_before = |attempt: &Attempt| attempt.at < self.id.made_at();
                 let is_new = delivery.tries == 0 && delivery.trigger == Trigger::Recovery;
@@ -367,40 +291,53 @@ impl Recovery {
                 is_retried && delivery.pull.is_none() && delivery.next_attempt_at.is_some_and(|next| next > due)
             }
             (Missed::Pending, _) => false,
-            (_, status) => statuses(self.status).contains(&status),
-        }
+            (_, status) => statuses(self.selection.status).contains(&status),
+        };
+        is_of_status && self.selection.passes(delivery)
     }
 
     /// Returns the recovery, extended by `time`.
     fn widened(&self, time: &Range<Timestamp>) -> Self {
-        Self { since: self.since.min(time.start), until: self.until.max(time.end), ..self.clone() }
+        let time = self.selection.time.start.min(time.start)..self.selection.time.end.max(time.end);
+        Self { selection: Selection { time, ..self.selection.clone() }, ..self.clone() }
     }
 
     /// Whether the recovery has not begun yet.
     fn waits(&self) -> bool {
-        !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
+        !self.done && !self.begun
     }
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
+        let endpoint = record.optional_parsed(ENDPOINT)?;
+        let selection = Selection {
+            endpoint,
+            time: record.time(SINCE)?..record.time(UNTIL)?,
+            status: record.optional_parsed(STATUS)?.unwrap_or_default(),
+            outcome: record.optional_text(OUTCOME).map(ToString::to_string),
+            workflow: record.optional_text(WORKFLOW).map(ToString::to_string),
+        };
+        // Earlier versions stored only the number of the shard, because each recovery had one endpoint.
+        let destination = record.optional_parsed(OF)?.or(endpoint.map(DestinationId::Endpoint));
+        let place = destination.zip(record.optional_integer(SHARD)).map(|(destination, number)| Place {
+            shard: Shard { destination, number },
+            after: record.optional_text(AFTER).unwrap_or_default().to_owned(),
+        });
         Ok(Self {
             id: record.parsed(DELIVERY)?,
-            webhook_endpoint_id: record.parsed(ENDPOINT)?,
-            since: record.time(SINCE)?,
-            until: record.time(UNTIL)?,
-            status: record.optional_parsed(STATUS)?.unwrap_or_default(),
+            selection,
             resent: record.optional_integer(RESENT).unwrap_or(0),
             done: record.optional_text(OPEN).is_none(),
-            shard: record.optional_integer(SHARD).unwrap_or(0),
-            after: record.optional_text(AFTER).unwrap_or_default().to_owned(),
-            begun: item.contains_key(BEGUN.name()),
+            begun: place.is_some() || item.contains_key(BEGUN.name()),
+            place,
+            lease: record.optional_parsed(LEASE)?,
         })
     }
 }
 
 /// The prefix of recovery partitions.
 const PREFIX: &str = "recovery/";
-/// A key that sorts before every id, and after the keys of items that name a latest recovery.
+/// A key that sorts before every id, and after the keys of the other items of a partition.
 const BEFORE_IDS: &str = "$";
 
 pub(super) fn partition(tenant: &TenantId) -> String {
@@ -411,6 +348,7 @@ fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Key {
     [partition(tenant), id.to_string()]
 }
 
-fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Key {
-    [partition(tenant), format!("#{endpoint}")]
+fn latest_key(tenant: &TenantId, endpoint: Option<EndpointId>) -> Key {
+    let of = endpoint.map_or_else(|| "all".to_owned(), |id| id.to_string());
+    [partition(tenant), format!("#{of}")]
 }

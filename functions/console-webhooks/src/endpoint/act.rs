@@ -19,7 +19,7 @@ use common::{
         destination::SigningSecret,
         endpoints::{Change, Options},
         event::{EventName, PayloadForm},
-        log::search::Cursor,
+        log::{recovery::Selection, search::Cursor},
     },
 };
 use maud::html;
@@ -132,7 +132,8 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
         activate(app, tenant, id, true).await?;
     }
     let Wanted { time, missed } = wanted;
-    app.log.start_recovery(tenant, id, time, missed, |_| Ok(None), now).await?;
+    let selection = Selection { endpoint: Some(id), time, status: missed, outcome: None, workflow: None };
+    app.recover(tenant, &selection).await?;
     Ok(after(id, "recovering"))
 }
 

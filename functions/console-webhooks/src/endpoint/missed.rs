@@ -7,7 +7,7 @@ use common::{
     webhooks::{
         delivery::Delivery,
         endpoints::Kind,
-        log::recovery::{Missed, Recovery},
+        log::recovery::{Missed, Recovery, Selection},
     },
 };
 use maud::{Markup, html};
@@ -68,9 +68,10 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
 /// The progress of the newest recovery: requested, in progress or finished. The total is the sum of the resent and the
 /// remaining deliveries. If the endpoint is disabled, deliveries are held again instead of sent.
 pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
-    let (open, time, is_active) = (&known.open, newest.since..newest.until, known.endpoint.active);
-    let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, &time));
-    let (kind, left) = match newest.status {
+    let (open, Selection { time, status, .. }) = (&known.open, &newest.selection);
+    let is_active = known.endpoint.active;
+    let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, time));
+    let (kind, left) = match status {
         Missed::Failed => ("failed ", failed.count),
         Missed::Held => ("held ", held.count),
         Missed::Both => ("", failed.count + held.count),
@@ -86,7 +87,7 @@ pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
     html! {
         div .notice.good[is_well].bad[is_stopped] role=[(!newest.done).then_some("status")] {
             p {
-                @match (newest.done, resent, newest.status) {
+                @match (newest.done, resent, status) {
                     _ if is_stopped => {
                         strong { "Not sent: the endpoint is disabled" } ". Its deliveries stay held"
                         @if !open.is_empty() { ": " (open.join(", ")) }
@@ -94,12 +95,12 @@ pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
                     },
                     (true, ..) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
                     (true, ..) => {
-                        strong { (deliveries(resent)) " resent" } " of those created since " (times::date(newest.since))
+                        strong { (deliveries(resent)) " resent" } " of those created since " (times::date(time.start))
                         @if !open.is_empty() { ". Still open: " (open.join(", ")) }
                         "."
                     },
                     (false, 0, _) => {
-                        strong { "Resending " (deliveries(left)) } ": usually starts within a minute, at up to 100 per second."
+                        strong { "Resending " (deliveries(left)) } ": starts within seconds, at up to 100 per second."
                     },
                     // There is no total, because resent deliveries may already be pending again.
                     (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },

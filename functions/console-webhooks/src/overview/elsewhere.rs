@@ -22,6 +22,13 @@ pub(super) struct Elsewhere {
     failed: Backlog,
 }
 
+impl Elsewhere {
+    /// The failed deliveries of the endpoint, if it is active.
+    pub(super) fn failed(&self) -> Option<&Backlog> {
+        self.endpoint.active.then_some(&self.failed)
+    }
+}
+
 /// The time that an error counts as recent: the maximum time that a delivery is retried.
 const RECENT: Duration = MAX_AGE;
 /// The maximum number of endpoints listed in a notice.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
-use common::{config::Env, timestamp::Timestamp};
+use common::{config::Env, timestamp::Timestamp, webhooks::log::recovery::Recovery};
 use local::Handler;
 use serde_json::json;
 use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world::tables::item};
@@ -128,11 +128,12 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let jo = world.tenant("acme").await;
     furnish(&world, &jo, &Receiver::start().await).await;
     let log = world.delivery_log();
-    let mut open = log.open_recoveries(|_| true).await.expect("the list succeeds");
-    let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
+    let open = log.open_recoveries(|_| true).await.expect("the list succeeds");
+    let [(tenant, Recovery { id, .. })] = &open[..] else { unreachable!("{open:?}") };
+    let taken =
+        log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the write succeeds").expect("it is free");
     log.forget_recoveries(tenant).await.expect("the deletion succeeds");
-    let now = Timestamp::now();
-    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").0.is_empty() && recovery.done);
-    log.save_recovery(tenant, recovery).await.expect("the call has no effect");
+    log.save_recovery(tenant, &taken).await.expect("the call has no effect");
+    assert!(log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the call succeeds").is_none());
     assert!(log.recoveries(tenant, None).await.expect("the list succeeds").is_empty());
 }

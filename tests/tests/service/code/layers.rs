@@ -23,8 +23,19 @@ const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "w
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`. Each module uses only modules that come earlier in this list.
-const ROOMS: [&str; 10] =
-    ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "erasure", "drains", "job_failures"];
+const ROOMS: [&str; 11] = [
+    "destination",
+    "event",
+    "delivery",
+    "post",
+    "log",
+    "queue",
+    "endpoints",
+    "erasure",
+    "drains",
+    "recoveries",
+    "job_failures",
+];
 
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;

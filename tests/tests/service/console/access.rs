@@ -6,7 +6,7 @@ use tests::{Browser, World, event, world::cookie};
 use super::{says, text};
 
 /// The pages without an id in their path.
-const PAGES: [&str; 3] = ["/console", "/console/endpoints/new", "/console/deliveries"];
+const PAGES: [&str; 4] = ["/console", "/console/endpoints/new", "/console/deliveries", "/console/recovery"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signed_out_visitors_are_sent_to_the_sign_in_and_back() {

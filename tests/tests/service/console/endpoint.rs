@@ -110,7 +110,7 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     says(&page, &["1 held delivery , created", "Enable and resend 1 held delivery", "Held"]);
     assert_eq!(receiver.count().await, 0);
     let page = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
-    says(&page, &["Resending 1 delivery : usually starts within"]);
+    says(&page, &["Resending 1 delivery : starts within seconds"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!((receiver.count().await, &world.only_endpoint(&tenant).await["active"]), (1, &json!(true)));
@@ -269,7 +269,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     );
     assert!(!text(&confirm).contains("410"), "the receiver has not answered 410");
     assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false), "nothing has happened yet");
-    says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 21 deliveries : usually starts within"]);
+    says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 21 deliveries : starts within seconds"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 21);
@@ -317,7 +317,7 @@ async fn a_recovery_of_a_disabled_endpoint_is_shown_as_not_sent() {
     world.deliver(event(&tenant.id, "job")).await;
     let asked = browser.press(&path, &browser.open(&path).await, "Resend 1 failed delivery", &[]).await;
     // The notice is above the numbers.
-    says(&asked, &["Resending 1 delivery : usually starts within", "State", "Success rate"]);
+    says(&asked, &["Resending 1 delivery : starts within seconds", "State", "Success rate"]);
     let off = browser.press(&path, &asked, "Disable endpoint", &[]).await;
     says(&off, &["Not sent: the endpoint is disabled", "State"]);
     assert!(!text(&off).contains("Resending"), "{}", text(&off));

@@ -5,7 +5,7 @@ use std::{io::Write, time::Duration};
 use common::webhooks::delivery::Status;
 use flate2::{Compression, write::DeflateEncoder};
 use serde_json::json;
-use tests::{Browser, Receiver, World, event};
+use tests::{Browser, Receiver, World, event, world::tables::Item};
 
 use super::{says, text};
 use crate::deliveries::{Book, Draft, HOUR};
@@ -62,7 +62,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
     );
     assert_eq!(gone.count().await, 1);
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
-    says(&page, &["Resending 3 deliveries : usually starts within a minute"]);
+    says(&page, &["Resending 3 deliveries : starts within seconds"]);
     // The page has one notice about the receiver, and no button to resend.
     assert_eq!(page.page().matches("starts within").count(), 1, "{}", page.page());
     assert!(!text(&page).contains("resend 3 deliveries") && !text(&page).contains("Resend 3"), "{}", text(&page));
@@ -333,4 +333,50 @@ async fn a_page_refreshes_itself_only_on_request_and_while_pending() {
         assert!(done.headers.get("refresh").is_none(), "{path}");
         assert!(!text(&browser.open(path).await).contains("Refresh"), "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deliveries_of_all_endpoints_are_resent_at_once() {
+    let world = World::start().await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let book = Book::of(&world);
+    let browser = Browser::new(&world, &tenant.cookie);
+    let failed = |endpoint: &str, job: usize| Draft::to(endpoint, book.ago(HOUR), job).status(Status::Failed);
+    for number in 0..12 {
+        let endpoint = world.endpoint(&tenant, &receiver.url(&format!("/{number}")), "s").await;
+        book.write(&tenant, (0..2).map(|job| failed(&endpoint, job))).await;
+        // An endpoint may have failed deliveries only if it has had an error.
+        let is_it = |item: &Item| item.get("webhook_endpoint_id").is_some_and(|id| id.as_s() == Ok(&endpoint));
+        let error = json!({"erred_at": book.ago(HOUR).as_millisecond(), "erred_with": "status_5xx"});
+        world.set_where("webhook-endpoints", is_it, &error).await;
+        let page = browser.open("/console").await;
+        assert_eq!(text(&page).contains("endpoints have failed deliveries"), number > 0, "one has its own button");
+    }
+    let page = browser.open("/console").await;
+    says(&page, &["12 endpoints have failed deliveries .", "Resend all 24 failed deliveries"]);
+    let off = world.endpoint(&tenant, &receiver.url("/off"), "s").await;
+    book.write(&tenant, [failed(&off, 0)]).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": off, "active": false})).await.ok();
+    let page = browser.open("/console/recovery").await;
+    says(
+        &page,
+        &[
+            "Resend all 24 failed deliveries?",
+            "Created since",
+            "/0 : 2 failed deliveries",
+            "/11 : 2 failed deliveries",
+            "Disabled endpoints are left out.",
+        ],
+    );
+    let page = browser.press("/console/recovery", &page, "Resend all 24 failed deliveries", &[]).await;
+    says(&page, &["Resending 24 failed deliveries : starts within seconds."]);
+    says(&browser.open("/console").await, &["Resending the failed deliveries of all endpoints : 0 so far."]);
+    world.poll("slow-deliveries").await;
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    let id = stats.ok()["recoveries"][0]["recovery_id"].as_str().expect("an id").to_owned();
+    says(&browser.open(&format!("/console/recovery?id={id}")).await, &["24 failed deliveries resent ."]);
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 24);
+    says(&browser.open("/console/recovery").await, &["Nothing to resend"]);
+    says(&browser.open("/console/recovery?id=x").await, &["not one of the ten latest"]);
 }

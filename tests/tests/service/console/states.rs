@@ -226,7 +226,7 @@ async fn pending_deliveries_can_be_retried_now() {
         &["2 pending deliveries wait for the next attempt, the oldest created", "Retry 2 pending deliveries now"],
     );
     let page = browser.press(&path, &page, "Retry 2 pending deliveries now", &[]).await;
-    says(&page, &["Resending 2 pending deliveries : usually starts within a minute"]);
+    says(&page, &["Resending 2 pending deliveries : starts within seconds"]);
     assert!(!text(&page).contains("Retry 2"), "the button is not shown a second time: {}", text(&page));
     world.sweep(Timestamp::now()).await;
     world.handle_all().await;

@@ -1,6 +1,7 @@
 //! `POST /v1/deliveries/recover`. The tests run the recoveries themselves, page by page.
 
 use std::{
+    ops::Range,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -9,10 +10,11 @@ use std::{
 };
 
 use common::{
+    id::{RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Status, Trigger},
-        log::recovery::{PAGE, Recovery},
+        log::recovery::{Recovery, page::PAGE},
     },
 };
 use futures::future::join_all;
@@ -30,19 +32,35 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     answer.ok()["recovery_id"].clone()
 }
 
-/// Runs all recoveries to completion, and returns the resent deliveries.
+/// Runs all recoveries of an endpoint to completion, and returns the resent deliveries.
 pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries(|_| true).await.expect("the recoveries") {
         while !recovery.done {
-            let now = Timestamp::now();
-            let (page, rest) = book.log.recover_page(&tenant, &mut recovery, || now, now).await.expect("a page");
-            rest.expect("all of it");
+            let page;
+            (page, recovery) = resend(book, &tenant, recovery.id, Timestamp::now()).await;
             resent.extend(page);
             book.log.save_recovery(&tenant, &recovery).await.expect("the write succeeds");
         }
     }
     resent
+}
+
+/// Resends a page of a recovery, without saving it. The lease begins at `now`.
+async fn resend(book: &Book, tenant: &TenantId, id: RecoveryId, now: Timestamp) -> (Vec<Delivery>, Recovery) {
+    let mut recovery = book.log.take_recovery(tenant, id, now).await.expect("the write succeeds").expect("it is free");
+    let now = Timestamp::now();
+    let page = book.log.recovery_page(tenant, &recovery, &recovery.sources(&[]), now).await.expect("a page");
+    let (resent, rest) = book.log.resend_missed(tenant, &mut recovery, &page.ids, || now, now).await;
+    rest.expect("all of it");
+    recovery.pass(page);
+    (resent, recovery)
+}
+
+/// Resends a page of the only recovery in a process that dies before it saves the progress. Its lease has expired.
+async fn die(book: &Book) -> Vec<Delivery> {
+    let (owner, recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    resend(book, &owner, recovery.id, Timestamp::now().before(SECOND * 40)).await.0
 }
 
 fn sorted(deliveries: &[Delivery]) -> Vec<String> {
@@ -121,9 +139,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
 
     // The process dies before it saves its progress.
-    let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
-    let now = Timestamp::now();
-    let (first, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    let first = die(&book).await;
     assert_eq!(first.len(), PAGE);
     assert_eq!(sorted(&[first, run(&book).await].concat()), sorted(&failed));
     assert!(pages(&world, &tenant, json!({"status": "failed"})).await.concat().is_empty());
@@ -195,7 +211,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recoveries_of_a_tenant_follow_one_another_in_a_sweep() {
+async fn a_sweep_finishes_all_recoveries_of_a_tenant() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
@@ -229,14 +245,15 @@ async fn fifty_concurrent_calls_start_one_recovery() {
     join_all((0..50).map(|_| read(&world, &tenant, "recover", json!({})))).await;
     let mut begun = Vec::new();
     for _ in 0..2 {
-        // Each recovery covers the deliveries created before it, and the recoveries run one after another.
+        // Each recovery covers the deliveries created before it.
         let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
         let ids = join_all((0..50).map(|_| recover(&world, &tenant, fields.clone()))).await;
         let last = Timestamp::now();
         assert!(ids.iter().all(|id| *id == ids[0] && !begun.contains(id)), "{ids:?}");
         assert_eq!(recover(&world, &tenant, fields.clone()).await, ids[0]);
         let [recovery] = &unfinished(&book, &tenant).await[..] else { unreachable!("one") };
-        assert!(recovery.since == book.ago(DAY) && recovery.until >= last, "{recovery:?}");
+        let Range { start, end } = recovery.selection.time;
+        assert!(start == book.ago(DAY) && end >= last, "{recovery:?}");
         run(&book).await;
         begun.push(ids[0].clone());
     }
@@ -268,7 +285,7 @@ async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     for joining in [[6, 4], [5, 5], [7, 5], [5, 4]] {
         assert_eq!(call(&tenant, &endpoint, joining).await, first, "{joining:?}");
     }
-    let range = |recovery: &Recovery| (recovery.since, recovery.until);
+    let range = |recovery: &Recovery| (recovery.selection.time.start, recovery.selection.time.end);
     let mut ranges: Vec<_> = unfinished(&book, &tenant).await.iter().map(range).collect();
     ranges.sort();
     assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
@@ -287,10 +304,9 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let first = recover(&world, &tenant, since(5)).await;
 
     // A call that arrives while a sweep runs the recovery is not lost, either.
-    let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    let (owner, recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     assert_eq!(recover(&world, &tenant, since(10)).await, first);
-    let now = Timestamp::now();
-    let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    let (resent, recovery) = resend(&book, &owner, recovery.id, Timestamp::now()).await;
     assert_eq!(sorted(&resent), sorted(&early));
 
     // The page is not saved yet, and the recovery has already passed these deliveries.
@@ -325,7 +341,6 @@ async fn a_tenant_has_a_hundred_unfinished_recoveries_at_most() {
     recover(&world, &tenant, fields(&endpoint, 50)).await;
     let foreign = world.endpoint(&stranger, "https://example.com/1", "s").await;
     recover(&world, &stranger, fields(&foreign, 100)).await;
-    // One recovery per tenant runs at a time.
     run(&book).await;
     recover(&world, &tenant, fields(&endpoint, 100)).await;
 }
@@ -390,14 +405,13 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
     let id =
         recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "pending"})).await;
     // The process dies before it saves its progress.
-    let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
-    let now = Timestamp::now();
-    let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    let resent = die(&book).await;
     assert_eq!(resent.len(), 2);
     assert!(resent.iter().all(|delivery| delivery.id != due.id));
     assert!(run(&book).await.is_empty(), "none is resent twice");
     for delivery in &resent {
-        assert_eq!((delivery.next_attempt_at, delivery.tries, delivery.attempts), (Some(now), 0, 1));
+        let is_due = delivery.next_attempt_at.is_some_and(|at| at <= Timestamp::now());
+        assert_eq!((is_due, delivery.tries, delivery.attempts), (true, 0, 1));
         world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, delivery)).await;
     }
     world.handle_all().await;
@@ -431,7 +445,9 @@ async fn the_recovery_that_has_resent_the_fewest_is_first() {
         open.into_iter().map(|(tenant, _)| tenant).collect::<Vec<_>>()
     };
     assert_eq!(order().await, tenants, "the older one");
-    let (tenant, mut oldest) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    let (tenant, oldest) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    let now = Timestamp::now();
+    let mut oldest = book.log.take_recovery(&tenant, oldest.id, now).await.expect("it is read").expect("it is free");
     oldest.resent = 100;
     book.log.save_recovery(&tenant, &oldest).await.expect("it is saved");
     tenants.reverse();

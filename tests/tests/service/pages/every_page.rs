@@ -18,10 +18,11 @@ const PAGES: [&str; 8] = [
 ];
 
 /// The console's pages for a new organization.
-const CONSOLE: [&str; 9] = [
+const CONSOLE: [&str; 10] = [
     "/console",
     "/console/deliveries",
     "/console/endpoints/new",
+    "/console/recovery",
     "/console/keys",
     "/console/team",
     "/console/audit",

@@ -341,8 +341,13 @@ async fn large_held_deliveries_are_resent(world: &World) {
     let resent = json!({"delivery_id": world.log(&tenant.id).await[0].id});
     world.rpc(&tenant.key, "deliveries/resend", resent).await.ok();
     let since = json!({"webhook_endpoint_id": id, "since": "2026-01-01T00:00:00Z"});
-    world.rpc(&tenant.key, "deliveries/recover", since).await.ok();
+    world.rpc(&tenant.key, "deliveries/recover", since.clone()).await.ok();
     world.sweep(Timestamp::now()).await;
+    // They are held again. A new recovery begins with its message.
+    world.handle_all().await;
+    world.rpc(&tenant.key, "deliveries/recover", since).await.ok();
+    world.poll_all("slow-deliveries").await;
+    assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 2);
 }
 
 /// A drain makes the attempts, also the one that the next sweep wakes.

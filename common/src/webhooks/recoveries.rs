@@ -1,0 +1,116 @@
+//! Runs recoveries, page by page. The message of a new recovery begins it at once, and the sweep continues those that
+//! take longer than a minute, or whose message or process was lost.
+
+use tokio::time::Instant;
+
+use super::{
+    delivery::{Delivery, DueAttempt},
+    endpoints::{EndpointView, Endpoints, Gated, Kind, Shown},
+    log::{
+        Log,
+        recovery::{
+            Recovery,
+            page::{Active, EACH},
+        },
+    },
+    queue::Queues,
+};
+use crate::{
+    error::{Error, Result},
+    id::{RecoveryId, TenantId},
+    random,
+    timestamp::Timestamp,
+};
+
+/// The tables and queues of recoveries. Cloning is cheap.
+#[derive(Clone)]
+pub struct Recoveries {
+    pub endpoints: Endpoints,
+    pub log: Log,
+    pub queues: Queues,
+}
+
+/// The step after a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Another page follows.
+    More,
+    /// The recovery is done.
+    Done,
+    /// Enough attempts are scheduled until the next sweep, or another process is resending a page.
+    Waits,
+}
+
+impl Recoveries {
+    /// Resends a page of a recovery and stores the progress.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery should wait.
+    pub async fn turn(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp, end: Instant) -> Result<Turn> {
+        let Some(mut recovery) = self.log.take_recovery(tenant, id, now).await? else { return Ok(Turn::Waits) };
+        let turn = self.resend(tenant, &mut recovery, now, end).await;
+        // Saved after an error, too: the resent deliveries are pending now, so a repeated page would not find them.
+        self.log.save_recovery(tenant, &recovery).await?;
+        turn
+    }
+
+    async fn resend(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp, end: Instant) -> Result<Turn> {
+        let endpoints = self.endpoints_of(tenant, recovery).await?;
+        let active = endpoints.iter().filter(|endpoint| endpoint.active);
+        let active = active.map(|endpoint| Active { shards: endpoint.shards(), is_pull: endpoint.kind == Kind::Pull });
+        let sources = recovery.sources(&active.collect::<Vec<_>>());
+        let mut page = self.log.recovery_page(tenant, recovery, &sources, now).await?;
+        while page.ids.is_empty() && !page.is_last() && Instant::now() < end {
+            recovery.pass(page);
+            page = self.log.recovery_page(tenant, recovery, &sources, now).await?;
+        }
+        if !page.ids.is_empty() {
+            let paced = self.log.pace_recovery(tenant, page.ids.len(), recovery.is_new(), now).await?;
+            let Some(start) = paced else { return Ok(Turn::Waits) };
+            let span = EACH * u32::try_from(page.ids.len()).unwrap_or(u32::MAX);
+            let due = || start.after(span.mul_f64(random::fraction()));
+            let (resent, rest) = self.log.resend_missed(tenant, recovery, &page.ids, due, now).await;
+            // Before the messages, whose attempts wait for the receivers. Without it, they only wait longer.
+            let expected = self.expect(tenant, &endpoints, &resent, now).await;
+            let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
+            let refused = self.queues.send_again(&due.collect::<Vec<_>>(), now, end).await;
+            if refused > 0 {
+                // SQS would probably reject the messages of the next page, too.
+                return Err(Error::Internal(format!("{refused} messages of a page were rejected")));
+            }
+            rest.and(expected)?;
+        }
+        recovery.pass(page);
+        Ok(if recovery.done { Turn::Done } else { Turn::More })
+    }
+
+    /// Reads the endpoint of a recovery, or all endpoints.
+    async fn endpoints_of(&self, tenant: &TenantId, recovery: &Recovery) -> Result<Vec<EndpointView>> {
+        match recovery.selection.endpoint {
+            None => self.endpoints.list(tenant).await,
+            Some(id) => match self.endpoints.view(tenant, id).await {
+                Ok(endpoint) => Ok(vec![endpoint]),
+                Err(Error::NotFound(_)) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Ends the long pauses between attempts at silent receivers of these deliveries, because their owner expects them
+    /// to answer.
+    async fn expect(
+        &self,
+        tenant: &TenantId,
+        endpoints: &[EndpointView],
+        resent: &[Delivery],
+        now: Timestamp,
+    ) -> Result<()> {
+        for endpoint in endpoints {
+            if resent.iter().any(|delivery| delivery.webhook_endpoint_id == Some(endpoint.id)) {
+                let (of, gate) = (Gated::Endpoint(endpoint.id), endpoint.health.gate);
+                self.endpoints.shift_gate(tenant, of, gate, (Shown::Expected, now), now).await?;
+            }
+        }
+        Ok(())
+    }
+}
