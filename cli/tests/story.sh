@@ -33,6 +33,7 @@ fanfare deliveries resend "$DELIVERY"
 until_it_says resend fanfare deliveries get "$DELIVERY"
 fanfare deliveries stats | grep -q "delivered  *1"
 fanfare deliveries recover "$ENDPOINT" --since 1h --no-wait
+fanfare deliveries recover --since 1h --status failed --outcome status_5xx | grep -q "Done: 0 resent"
 fanfare endpoints delete "$ENDPOINT" --yes
 fanfare endpoints list | grep -q "No endpoints yet"
 fanfare completions bash | grep -q fanfare
