@@ -10,7 +10,7 @@ use api::{
     deliveries::{Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
-use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
+use self::page::{Labels, PAGE, Rows, filter, listed};
 pub(crate) use self::page::{is_delivered, result};
 use crate::{
     args::{Deliveries, Erasure, Named, Recovery},
@@ -175,14 +175,11 @@ async fn recovered(
 }
 
 async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), Failure> {
-    let endpoint = match &delivery.webhook_endpoint_id {
-        Some(id) => format!("{} ({})", Labels::load(api).await.of(delivery), cell(id)),
-        None => CALLBACK.to_owned(),
-    };
+    let labels = if delivery.webhook_endpoint_id.is_some() { Labels::load(api).await } else { Labels::default() };
     for (title, value) in [
         ("Delivery", cell(&delivery.delivery_id)),
         ("Webhook id", cell(&delivery.webhook_id)),
-        ("Endpoint", endpoint),
+        ("Endpoint", labels.with_id(delivery)),
         ("Event", cell(&delivery.event)),
         ("Job", cell(&delivery.job_id)),
         ("Workflow", cell_of(delivery.workflow.as_ref())),

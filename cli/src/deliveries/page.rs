@@ -21,7 +21,7 @@ use crate::{
 /// The maximum page size of the API.
 pub(super) const PAGE: usize = 100;
 /// The label for the endpoint of a delivery to a job's callback.
-pub(super) const CALLBACK: &str = "(callback)";
+const CALLBACK: &str = "(callback)";
 
 /// Returns the columns of the list. `when` is the title of the last one.
 pub(super) fn columns(when: &'static str) -> [Column; 7] {
@@ -65,30 +65,43 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
     }
 }
 
-/// The display names of the endpoints.
+/// The display names of the endpoints; `None` if they could not be read.
 #[derive(Default)]
-pub(super) struct Labels(HashMap<EndpointId, String>);
+pub(super) struct Labels(Option<HashMap<EndpointId, String>>);
 
 impl Labels {
     /// Reads the labels of all endpoints. If they cannot be read, returns no labels, because the list of deliveries is
-    /// useful without them.
+    /// useful without them: the key may lack the scope `webhooks:read`.
     pub(super) async fn load(api: &Api) -> Self {
         let Ok(listed) = api.call(&ListEndpoints::new()).await else { return Self::default() };
         let label = |endpoint: &api::webhooks::Endpoint| (endpoint.webhook_endpoint_id.clone(), ids::label(endpoint));
-        Self(listed.webhook_endpoints.iter().map(label).collect())
+        Self(Some(listed.webhook_endpoints.iter().map(label).collect()))
     }
 
     /// Whether the delivery's endpoint has no label, for instance because it is new.
     pub(super) fn lack(&self, delivery: &Delivery) -> bool {
-        delivery.webhook_endpoint_id.as_ref().is_some_and(|id| !self.0.contains_key(id))
+        delivery.webhook_endpoint_id.as_ref().is_some_and(|id| self.find(id).is_none())
     }
 
-    /// Returns the label of a delivery's endpoint.
+    /// Returns the label of a delivery's endpoint. Without labels, returns its id.
     pub(super) fn of(&self, delivery: &Delivery) -> String {
         match &delivery.webhook_endpoint_id {
             None => CALLBACK.to_owned(),
-            Some(id) => self.0.get(id).cloned().unwrap_or_else(|| "(deleted)".to_owned()),
+            Some(id) if self.0.is_none() => cell(id),
+            Some(id) => self.find(id).cloned().unwrap_or_else(|| "(deleted)".to_owned()),
         }
+    }
+
+    /// Returns the label of a delivery's endpoint with its id, but not the id twice.
+    pub(super) fn with_id(&self, delivery: &Delivery) -> String {
+        match &delivery.webhook_endpoint_id {
+            Some(id) if self.0.is_some() => format!("{} ({})", self.of(delivery), cell(id)),
+            _ => self.of(delivery),
+        }
+    }
+
+    fn find(&self, id: &EndpointId) -> Option<&String> {
+        self.0.as_ref().and_then(|labels| labels.get(id))
     }
 }
 

@@ -11,6 +11,7 @@ mod account;
 mod approved;
 mod commands;
 mod connections;
+mod endpoints;
 mod listening;
 mod network;
 mod packages;
