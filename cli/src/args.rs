@@ -9,7 +9,7 @@ use url::Url;
 use self::values::profile;
 pub(crate) use self::{
     deliveries::{Deliveries, Erasure, List, Named, Recovery},
-    endpoints::Endpoints,
+    endpoints::{Endpoints, Sought, State},
     events::{Listen, Send, Trigger},
     keys::Keys,
     team::{Audit, Settings, Team},

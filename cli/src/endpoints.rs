@@ -1,15 +1,18 @@
 //! `fanfare endpoints`.
 
+mod list;
+
 use std::time::{Duration, Instant};
 
 use api::{
     Done, EndpointId, Secret, Timestamp,
     deliveries::{Attempt, Get},
     error::Reason,
-    webhooks::{Create, Delete, DisabledReason, Endpoint, EventName, Kind, List, PayloadForm, Test, Update},
+    webhooks::{Create, Delete, Endpoint, EventName, Kind, PayloadForm, Test, Update},
 };
 use serde_json::json;
 
+use self::list::{list, state};
 use crate::{
     args::{Ceiling, Endpoints},
     calls::Api,
@@ -17,19 +20,10 @@ use crate::{
     config::Config,
     deliveries,
     failure::Failure,
-    ids::{self, Shortener},
+    ids,
     input::{confirm, signing_secret},
-    table::{self, Column},
-    terminal::{cell, cell_of, is_for_people, note, say, say_json, shown, tell},
+    terminal::{cell, cell_of, note, say, say_json, shown, tell},
 };
-
-const COLUMNS: &[Column] = &[
-    Column::new("URL").of_urls().shrinks_to(24),
-    Column::new("STATE").of_statuses(),
-    Column::new("EVENTS").left_out(1),
-    Column::new("DESCRIPTION").shrinks_to(8).left_out(0),
-    Column::new("ID"),
-];
 
 const SECRET: &str = "Signing secret, shown once";
 /// The maximum time to wait for the result of a test, and the interval between calls.
@@ -38,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     match command {
-        Endpoints::List => list(api, is_json).await,
+        Endpoints::List(sought) => list(api, &sought, is_json).await,
         Endpoints::Get { id } => {
             let endpoint = ids::whole_endpoint(api, &id).await?;
             if is_json { Ok(say_json(&endpoint)?) } else { show(api, &endpoint) }
@@ -227,37 +221,4 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
-    let listed = api.call(&List::new()).await?;
-    if is_json {
-        return Ok(say_json(&listed)?);
-    }
-    if listed.webhook_endpoints.is_empty() {
-        return Ok(say("No endpoints yet. Create one with `fanfare endpoints create URL`.")?);
-    }
-    let endpoints = &listed.webhook_endpoints;
-    let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));
-    let rows = endpoints.iter().map(|endpoint| {
-        let events = endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events));
-        // The label of a pull endpoint is already its description.
-        let description = endpoint.description.as_ref().filter(|_| endpoint.kind == Kind::Push);
-        let id = shortener.short(endpoint.webhook_endpoint_id.as_str());
-        vec![ids::label(endpoint), state(endpoint), events, cell_of(description), id]
-    });
-    Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
-}
-
-fn state(endpoint: &Endpoint) -> String {
-    match (endpoint.active, &endpoint.disabled_reason, &endpoint.failing_since) {
-        (false, None, _) => "disabled by your team".to_owned(),
-        (false, Some(reason), _) if *reason == DisabledReason::Gone => "disabled: HTTP 410".to_owned(),
-        (false, Some(reason), _) => format!("disabled: {}", cell(reason)),
-        (true, _, Some(since)) => match is_for_people() {
-            true => format!("failing for {}", clock::age(since)),
-            false => format!("failing since {}", clock::short(since)),
-        },
-        (true, _, None) => "enabled".to_owned(),
-    }
 }

@@ -4,12 +4,12 @@ use api::{
     Secret,
     webhooks::{EventName, PayloadForm},
 };
-use clap::{ArgGroup, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::values::{Ceiling, ceiling, event_of_a_job, header, payload};
 
 /// How deliveries are sent to an endpoint.
-#[derive(clap::Args)]
+#[derive(Args)]
 #[group(skip)]
 pub(crate) struct Sending {
     /// How much of each event to send: `thin` leaves out result, error and stack [default: full]
@@ -23,11 +23,34 @@ pub(crate) struct Sending {
     pub(crate) max_concurrent: Option<Ceiling>,
 }
 
+/// The endpoints to list.
+#[derive(Args)]
+pub(crate) struct Sought {
+    /// Only endpoints with this text in their URL, description or id, in any case
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// Only endpoints in this state
+    #[arg(long)]
+    pub(crate) state: Option<State>,
+}
+
+/// The state of an endpoint, as far as the list of endpoints shows it.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum State {
+    Enabled,
+    Failing,
+    Disabled,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Endpoints {
-    /// List all endpoints
-    #[command(after_help = "Example:\n  fanfare endpoints list")]
-    List,
+    /// List the endpoints
+    #[command(after_help = "\
+Examples:
+  fanfare endpoints list
+  fanfare endpoints list --state failing
+  fanfare endpoints list --search example.com")]
+    List(Sought),
     /// Show an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints get ID")]
     Get {

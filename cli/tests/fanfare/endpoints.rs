@@ -1,9 +1,53 @@
-//! Lists that name endpoints.
+//! Lists that name endpoints: `endpoints list` with its filters, and `deliveries list`.
 
-use serde_json::json;
+use common::timestamp::Timestamp;
+use serde_json::{Value, json};
 use tests::{Receiver, World, event};
 
 use super::Machine;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_are_listed_by_text_and_state() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    let mut ids = Vec::new();
+    for (path, description) in [("a", "Berlin"), ("b", "Paris"), ("c", "Madrid"), ("d", "Oslo")] {
+        let fields = json!({"url": format!("http://127.0.0.1:9/{path}"), "description": description});
+        let made = world.rpc(&tenant.key, "webhooks/create", fields).await;
+        ids.push(made.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned());
+    }
+    let now = Timestamp::now().as_millisecond();
+    let gone = json!({"active": false, "inactive_since": now, "disabled_at": now, "disabled_reason": "gone"});
+    for (id, attributes) in [(&ids[1], json!({"failing_since": now})), (&ids[2], gone)] {
+        let is_one =
+            |item: &tests::world::tables::Item| item["webhook_endpoint_id"].as_s().is_ok_and(|found| found == id);
+        assert_eq!(world.set_where("webhook-endpoints", is_one, &attributes).await, 1);
+    }
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": ids[3], "active": false})).await.ok();
+    for (arguments, expected) in [
+        (&["--search", "PARIS"][..], &["Paris"][..]),
+        (&["--search", "127.0.0.1:9/c"], &["Madrid"]),
+        (&["--search", &ids[0].to_uppercase()], &["Berlin"]),
+        (&["--state", "enabled"], &["Berlin"]),
+        (&["--state", "failing"], &["Paris"]),
+        (&["--state", "disabled"], &["Madrid", "Oslo"]),
+        (&["--state", "disabled", "--search", "oslo"], &["Oslo"]),
+    ] {
+        let listed = machine.run(&[&["endpoints", "list"], arguments].concat()).await;
+        let names: Vec<_> =
+            ["Berlin", "Paris", "Madrid", "Oslo"].into_iter().filter(|name| listed.out.contains(name)).collect();
+        assert_eq!((listed.code, &names[..]), (0, expected), "{arguments:?}: {listed:?}");
+        let raw = machine.run(&[&["--json", "endpoints", "list"], arguments].concat()).await;
+        let raw: Value = serde_json::from_str(&raw.out).expect("JSON");
+        assert_eq!(raw["webhook_endpoints"].as_array().map(Vec::len), Some(expected.len()), "{arguments:?}");
+    }
+    let none = machine.run(&["endpoints", "list", "--state", "failing", "--search", "oslo"]).await;
+    assert_eq!((none.code, none.out.trim()), (0, "No endpoints match. `fanfare endpoints list` shows all 4."));
+    let unknown = machine.run(&["endpoints", "list", "--state", "broken"]).await;
+    assert!(unknown.code == 2 && unknown.err.contains("enabled, failing, disabled"), "{unknown:?}");
+}
 
 /// Such a key cannot read the list of endpoints, so it does not know which of them were deleted.
 #[tokio::test(flavor = "multi_thread")]
