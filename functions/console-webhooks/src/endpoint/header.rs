@@ -6,7 +6,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::error_name,
-        endpoints::{EndpointView, Kind, LastError},
+        endpoints::{Kind, LastError},
     },
 };
 use maud::{Markup, html};
@@ -102,12 +102,15 @@ fn percent(part: usize, all: usize) -> Option<String> {
     })
 }
 
-/// The buttons beside the heading.
-pub(super) fn actions(endpoint: &EndpointView) -> Markup {
+/// The buttons beside the heading. While an endpoint fails, a test shows whether its deliveries would arrive, so it
+/// comes before resending them.
+pub(super) fn actions(known: &Known) -> Markup {
+    let endpoint = &known.endpoint;
+    let is_failing = matches!(State::of(known), State::Failing(_));
     let (button, action) =
         if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
     html! {
-        (Form { button: "Send test event", is_secondary: true, action: "test", ..Form::default() })
+        (Form { button: "Send test event", is_secondary: !is_failing, action: "test", ..Form::default() })
         @if is_gone(endpoint) {
             a .button.secondary href="?confirm=activate" { "Enable endpoint …" }
         } @else {

@@ -15,6 +15,7 @@ use maud::{Markup, html};
 use crate::{
     backlogs::{self, missed, oldest, resend_button, retry_button},
     numbers::{Known, counted, within},
+    states::State,
 };
 
 /// The missed deliveries, with the button that recovers them.
@@ -31,6 +32,8 @@ pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
             @if let Some(oldest) = oldest {
                 (Form {
                     button: &resend_button(endpoint.active, failed, held),
+                    // A failing endpoint is tested first, by the button beside the heading.
+                    is_secondary: matches!(State::of(known), State::Failing(_)),
                     action: "recover",
                     hidden: &[("since", &oldest.to_string()), ("activate", "yes")],
                     ..Form::default()

@@ -154,7 +154,7 @@ pub(super) async fn page(
     };
     let error = refused.map(|refused| refused.error);
     let title = short(&known.endpoint.name());
-    let actions = html! { (live::switch(is_live, is_changing, "?live=1", "?")) (actions(&known.endpoint)) };
+    let actions = html! { (live::switch(is_live, is_changing, "?live=1", "?")) (actions(known)) };
     Ok(Page::new(title, content).actions(actions).refused(error).live(is_live && is_changing).within(console))
 }
 

@@ -30,6 +30,7 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, short(&endpoint.name()));
     let (state, number) = (State::of(row), failed.count + held.count);
+    let (is_failing, page) = (matches!(state, State::Failing(_)), format!("/console/endpoints/{id}"));
     let is_bad = state.urgency() < 2 || failed.count > 0;
     let oldest = oldest(failed, held);
     html! {
@@ -41,7 +42,7 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                         State::Failing(since) => {
                             "All attempts have failed for " (times::lasting("since", since, now)) ". "
                             @if row.is_pending() {
-                                (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) ". "
+                                (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt. "
                             }
                         }
                         _ => "",
@@ -56,18 +57,21 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                 }
             }
             div .row {
+                @if is_failing {
+                    (Form { to: &page, button: "Send test event", about: &name, action: "test", ..Form::default() })
+                }
                 @if is_recovering { span { "They are being resent." } } @else if let Some(oldest) = oldest {
                     (Form {
-                        to: &format!("/console/endpoints/{id}"),
+                        to: &page,
                         button: &resend_button(endpoint.active, failed, held),
                         about: &name,
-                        is_secondary: !is_bad,
+                        is_secondary: !is_bad || is_failing,
                         action: "recover",
                         hidden: &[("since", &oldest.to_string()), ("activate", "yes")],
                         ..Form::default()
                     })
                 }
-                a href={ "/console/endpoints/" (id) } aria-label={ "View endpoint " (name) } { "View endpoint" }
+                a href=(page) aria-label={ "View endpoint " (name) } { "View endpoint" }
             }
         }
     }

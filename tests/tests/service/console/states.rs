@@ -234,3 +234,52 @@ async fn pending_deliveries_can_be_retried_now() {
     let page = browser.open(&path).await;
     says(&page, &["Healthy", "2 pending deliveries resent, all delivered"]);
 }
+
+/// Whether the page's only button with this label is its primary one.
+fn is_primary(page: &tests::Answer, label: &str) -> bool {
+    let buttons = page.page().split("<button").skip(1).filter(|button| button.contains(&format!(">{label}</button>")));
+    let buttons: Vec<_> = buttons.collect();
+    assert_eq!(buttons.len(), 1, "{label}: {}", page.page());
+    !buttons[0].split('>').next().unwrap_or_default().contains("secondary")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_endpoint_is_tested_before_deliveries_are_resent() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 8]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let (path, browser) = (format!("/console/endpoints/{endpoint}"), Browser::new(&world, &tenant.cookie));
+    for job in ["a", "b"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    retry(&world, &tenant).await;
+    for page in [&path, "/console"] {
+        let page = browser.open(page).await;
+        says(&page, &["Failing"]);
+        assert!(is_primary(&page, "Send test event"), "{}", page.page());
+        assert!(!is_primary(&page, "Resend 2 failed deliveries"), "{}", page.page());
+    }
+    let page = browser.open(&path).await;
+    browser.press(&path, &page, "Resend 2 failed deliveries", &[]).await;
+    world.sweep(Timestamp::now()).await;
+    world.handle_all().await;
+    // The attempts failed again. The page says that they are not over, and asks for a test first.
+    let page = browser.open(&path).await;
+    says(&page, &["Failing", "2 deliveries wait for another attempt", "2 deliveries resent", "Still open: 2 pending"]);
+    assert!(is_primary(&page, "Send test event") && !is_primary(&page, "Retry 2 pending deliveries now"));
+    says(&browser.open("/console").await, &["Failing", "2 deliveries wait for another attempt"]);
+    // Once a test succeeds, the first button resends.
+    retry(&world, &tenant).await;
+    let page = browser.open(&path).await;
+    let page = browser.press(&path, &page, "Send test event", &[]).await;
+    says(&page, &["Test event"]);
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 9);
+    world.deliver(event(&tenant.id, "works")).await;
+    for page in [&path, "/console"] {
+        let page = browser.open(page).await;
+        assert!(!text(&page).contains("Failing"), "{}", text(&page));
+        assert!(is_primary(&page, "Resend 2 failed deliveries"), "{}", page.page());
+    }
+}
