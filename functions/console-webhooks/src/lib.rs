@@ -12,6 +12,7 @@ mod chart;
 mod deliveries;
 mod delivery;
 mod endpoint;
+mod finding;
 mod live;
 mod new_endpoint;
 mod numbers;

@@ -28,6 +28,8 @@ pub(crate) struct Known {
     pub(crate) oldest_pending: Option<Delivery>,
     /// The deliveries from the last 24 hours that were read.
     pub(crate) counted: Statistics,
+    /// Whether delivered ones were read. Otherwise, only `open` is known.
+    pub(crate) is_counted: bool,
     /// Since when the endpoint is failing, if it is.
     pub(crate) failing_since: Option<Timestamp>,
     /// Whether a delivery is known to have succeeded since a user enabled the endpoint; also true if none did.
@@ -40,45 +42,53 @@ const CONCURRENCY: usize = 10;
 const LOOKED_AT: usize = 300;
 
 impl Known {
-    /// Reads the numbers of endpoints. `bound` limits the reads for all of them together.
+    /// Reads the numbers of endpoints. Delivered deliveries, and the last ones of a long backlog, are counted only for the
+    /// first `counted` endpoints. `bound` limits the reads of delivered ones, for all of them together.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
         endpoints: Vec<EndpointView>,
+        counted: usize,
         bound: Bound,
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
-        let open = app.log.open(tenant, &shards, now).await?;
-        let counting = app.log.count(tenant, &shards, &open, chart::since(now), bound, now);
-        let (counted, known) = tokio::try_join!(counting, Self::uncounted(app, tenant, endpoints, &open, now))?;
-        Ok(known.into_iter().zip(counted).map(|(known, counted)| Self { counted, ..known }).collect())
+        let counted = counted.min(shards.len());
+        let (first, others) = shards.split_at(counted);
+        let (mut open, others) =
+            tokio::try_join!(app.log.open(tenant, first, now), app.log.open_briefly(tenant, others, now))?;
+        open.extend(others);
+        let counting = app.log.count(tenant, first, &open, chart::since(now), bound, now);
+        let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
+        let proving = Self::proven(app, tenant, endpoints.get(..counted).unwrap_or_default(), now);
+        let (statistics, read, proven) = tokio::try_join!(counting, app.log.known(tenant, &oldest), proving)?;
+        let (mut statistics, mut proven) = (statistics.into_iter(), proven.into_iter());
+        let known = endpoints.into_iter().zip(open).map(|(endpoint, open)| {
+            let statistics = statistics.next();
+            Self {
+                oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),
+                is_counted: statistics.is_some(),
+                counted: statistics.unwrap_or_default(),
+                failing_since: endpoint.health.failing_since(now),
+                is_proven: proven.next().unwrap_or(true),
+                endpoint,
+                open,
+            }
+        });
+        Ok(known.collect())
     }
 
-    /// Combines endpoints with their undelivered deliveries in `open`, and reads the deliveries that determine their
-    /// states.
-    pub(crate) async fn uncounted(
-        app: &App,
-        tenant: &TenantId,
-        endpoints: Vec<EndpointView>,
-        open: &[Open],
-        now: Timestamp,
-    ) -> Result<Vec<Self>> {
-        let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
-        let read = app.log.known(tenant, &oldest).await?;
-        let known = endpoints.into_iter().zip(open).map(async |(endpoint, open)| {
-            let oldest_pending = open.pending.oldest.and_then(|id| read.get(&id).cloned());
+    /// Looks for a success at each of the endpoints that a user has enabled.
+    async fn proven(app: &App, tenant: &TenantId, endpoints: &[EndpointView], now: Timestamp) -> Result<Vec<bool>> {
+        let proven = endpoints.iter().map(async |endpoint| {
             let is_pushed = endpoint.active && endpoint.kind == Kind::Push;
-            let is_proven = match endpoint.enabled_at.filter(|_| is_pushed) {
-                Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, LOOKED_AT, now).await?,
-                None => true,
-            };
-            let (open, counted, failing_since) =
-                (open.clone(), Statistics::default(), endpoint.health.failing_since(now));
-            Ok(Self { endpoint, open, oldest_pending, counted, failing_since, is_proven })
+            match endpoint.enabled_at.filter(|_| is_pushed) {
+                Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, LOOKED_AT, now).await,
+                None => Ok(true),
+            }
         });
-        let known: Vec<_> = known.collect();
-        stream::iter(known).buffered(CONCURRENCY).try_collect().await
+        let proven: Vec<_> = proven.collect();
+        stream::iter(proven).buffered(CONCURRENCY).try_collect().await
     }
 
     /// The held deliveries that the endpoint has missed. Those of a pull endpoint are not missed: they wait to be

@@ -1,8 +1,11 @@
-//! The console's first page: the endpoints, those with problems first.
+//! The console's first page: the endpoints, those with problems first. With many of them, a search and the states
+//! select some.
 
 mod banner;
 mod elsewhere;
 mod everywhere;
+mod selection;
+mod stored;
 mod table;
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
@@ -21,32 +24,40 @@ use common::{
 };
 use maud::{Markup, Render, html};
 
-use self::elsewhere::{elsewhere, erred_at, urgency};
+use self::{
+    elsewhere::{elsewhere, erred_at, urgency},
+    selection::Selection,
+};
 use crate::{
     app::App,
     chart,
     live::{self, LIVE},
     numbers::{Known, counted},
-    states::State,
 };
 
-const FIELDS: [(&str, &str); 3] = [
-    LIVE,
-    ("page", "The page of the list to show. The default is the first."),
-    ("deleted", "The id of a deleted endpoint, to confirm its deletion."),
-];
+const FIELDS: [(&str, &str); 2] = [LIVE, ("deleted", "The id of a deleted endpoint, to confirm its deletion.")];
 
-/// The number of endpoints on a page. Each request reads the logs of these endpoints.
-const SHOWN: usize = 10;
+/// The number of endpoints on a page. A request counts their undelivered deliveries, by a call for about every 16.
+const SHOWN: usize = 50;
+/// The number of endpoints on a page whose delivered deliveries are also counted, because each needs a call, and whose
+/// backlogs are counted to their end.
+const COUNTED: usize = 10;
+/// An organization with more endpoints than this has a search and the states.
+const FEW: usize = 10;
 /// The maximum number of banners, so that the table stays visible.
 const BANNERS: usize = 3;
 /// The maximum number of newest deliveries to read for all endpoints on a page together.
 const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
-        .summary("Shows the endpoints, with their deliveries in the last 24 hours. Endpoints with problems come first.")
-        .faults(&[Fault::EmailNotVerified])
+    Route::get(
+        "/console",
+        VerifiedPerson,
+        |_, fields| Ok(fields.typed(&[&selection::FIELDS[..], &FIELDS].concat())),
+        open,
+    )
+    .summary("Shows the endpoints, with their deliveries in the last 24 hours. Endpoints with problems come first.")
+    .faults(&[Fault::EmailNotVerified])
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
@@ -54,18 +65,16 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
     // Of the endpoints with the same urgency, those with recent errors come first.
     endpoints.sort_by_key(|endpoint| (urgency(endpoint, now), Reverse(erred_at(endpoint, now))));
-    let pages = endpoints.len().div_ceil(SHOWN).max(1);
-    let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
     let all = endpoints.len();
-    let shown: Vec<_> = endpoints.drain((page - 1) * SHOWN..(page * SHOWN).min(all)).collect();
     let mut troubles = Troubles::default();
     endpoints.iter().for_each(|endpoint| troubles.add(urgency(endpoint, now)));
-    let (mut rows, elsewhere) = tokio::try_join!(
-        Known::read(&app, tenant, shown, Bound::Deliveries(READ), now),
+    let mut selection = Selection::of(&link);
+    let found = selection.apply(&mut endpoints, now);
+    let (shown, pages) = selection.take(&mut endpoints, SHOWN);
+    let (rows, elsewhere) = tokio::try_join!(
+        Known::read(&app, tenant, shown, COUNTED, Bound::Deliveries(READ), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
-    rows.sort_by_key(|row| State::of(row).urgency());
-    rows.iter().for_each(|row| troubles.add(State::of(row).urgency()));
     let (banners, more) = {
         let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
         let more = all.len().saturating_sub(BANNERS);
@@ -77,7 +86,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let is_changing = !unfinished.is_empty() || rows.iter().any(Known::is_pending);
     let is_live = live::is_wanted(&link);
-    let [on, off] = ["&live=1", ""].map(|live| format!("/console?page={page}{live}"));
+    let [on, off] = [true, false].map(|is_live| selection.address(is_live));
     let actions = html! {
         (live::switch(is_live, is_changing, &on, &off))
         @if all > 0 { a .button href="/console/endpoints/new" { "Add endpoint" } }
@@ -88,14 +97,21 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             p {
                 (counted(all, "endpoint", "endpoints")) ", "
                 (troubles) "."
-                (totals(&rows, pages))
+                (totals(&rows, all))
             }
-            (elsewhere::notice(&elsewhere, page, now))
+            @if all > FEW || selection.is_filtered() { (selection::form(selection, &found)) }
+            (elsewhere::notice(&elsewhere, selection, now))
             (everywhere::notice(&rows, &elsewhere, &unfinished))
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
-            (table::table(&rows, now))
-            (other_pages(page, pages))
+            @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, now)) }
+            @if rows.len() > COUNTED {
+                p .soft {
+                    "Successes are counted only for the first " (COUNTED) " endpoints of a page. For another endpoint, "
+                    "search for it or open its page."
+                }
+            }
+            (selection::other_pages(selection, pages))
         }
     };
     Ok(Page::new("Endpoints", content).actions(actions).live(is_live && is_changing).within(console))
@@ -133,18 +149,24 @@ impl Render for Troubles {
     }
 }
 
-/// The numbers of all endpoints on the page: `In 24 hours, tests excluded: 200 delivered, 40 failed`.
-fn totals(rows: &[Known], pages: usize) -> Markup {
+/// The numbers of the counted endpoints: `In 24 hours, tests excluded: 200 delivered, 40 failed`. There are `all`
+/// endpoints in total.
+fn totals(rows: &[Known], all: usize) -> Markup {
     let mut sum = Statistics::default();
-    for Known { counted, .. } in rows {
+    for Known { counted, .. } in rows.iter().take(COUNTED) {
         sum.total += counted.total;
         sum.complete_since = sum.complete_since.max(counted.complete_since);
         sum.open_since = sum.open_since.max(counted.open_since);
     }
     html! {
-        " In 24 hours, tests excluded" @if pages > 1 { ", to those on this page" } ": "
-        @match chart::is_empty(&sum) { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
-        "."
+        @if !rows.is_empty() {
+            " In 24 hours, tests excluded"
+            @if rows.len() > COUNTED { ", to the first " (COUNTED) " in the table" }
+            @else if rows.len() < all { ", to those in the table" }
+            ": "
+            @match chart::is_empty(&sum) { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
+            "."
+        }
     }
 }
 
@@ -176,18 +198,6 @@ fn empty(base: &BaseUrl) -> Markup {
         pre {
             "curl " (base) "/v1/webhooks/create -H \"x-api-key: $KEY\" \\\n"
             "  -d '{\"json\": {\"url\": \"https://example.com/hook\"}}'"
-        }
-    }
-}
-
-fn other_pages(page: usize, pages: usize) -> Markup {
-    html! {
-        @if pages > 1 {
-            nav .row aria-label="Pages" {
-                span { "Page " (page) " of " (pages) }
-                @if page > 1 { a href={ "/console?page=" (page - 1) } { "Previous" } }
-                @if page < pages { a href={ "/console?page=" (page + 1) } { "Next" } }
-            }
         }
     }
 }

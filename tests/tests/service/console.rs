@@ -3,6 +3,7 @@
 mod access;
 mod deliveries;
 mod endpoint;
+mod finding;
 mod new_endpoint;
 mod overview;
 mod pull;

@@ -55,6 +55,8 @@ pub struct Backlog {
 
 /// The maximum number of deliveries counted per status in a shard.
 pub const MOST: usize = 10_000;
+/// The maximum number for [`Log::open_briefly`], which a call reads.
+const BRIEF: usize = 1000;
 /// The number of keys that a statement reads.
 const READ: i32 = 1000;
 /// The maximum number of partitions in a statement
@@ -75,12 +77,23 @@ struct Place {
 impl Log {
     /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards.
     pub async fn open(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Open>> {
-        self.open_with(&STATUSES, tenant, destinations, now).await
+        self.open_with(&STATUSES, tenant, destinations, MOST, now).await
+    }
+
+    /// Like [`Self::open`], but counts at most [`BRIEF`] deliveries per status in a shard with many, so that backlogs at
+    /// many destinations do not add many reads.
+    pub async fn open_briefly(
+        &self,
+        tenant: &TenantId,
+        destinations: &[Vec<Shard>],
+        now: Timestamp,
+    ) -> Result<Vec<Open>> {
+        self.open_with(&STATUSES, tenant, destinations, BRIEF, now).await
     }
 
     /// Counts the failed deliveries of each of `destinations`, with a third of the reads of [`Self::open`].
     pub async fn failed(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Backlog>> {
-        let open = self.open_with(&[Status::Failed], tenant, destinations, now).await?;
+        let open = self.open_with(&[Status::Failed], tenant, destinations, MOST, now).await?;
         Ok(open.into_iter().map(|open| open.failed).collect())
     }
 
@@ -89,6 +102,7 @@ impl Log {
         statuses: &[Status],
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
+        most: usize,
         now: Timestamp,
     ) -> Result<Vec<Open>> {
         let range = self.range(&Filter::default(), None, now);
@@ -100,7 +114,7 @@ impl Log {
         let places: BTreeMap<String, Place> =
             places.map(|place| (index_key(tenant, place.shard, place.status), place)).collect();
         let places: Vec<_> = places.into_iter().collect();
-        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(tenant, part, &range)).collect();
+        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(tenant, part, most, &range)).collect();
         let read: Vec<_> = stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut open = vec![Open::default(); destinations.len()];
         for (place, backlog) in read.into_iter().flatten() {
@@ -120,6 +134,7 @@ impl Log {
         &self,
         tenant: &TenantId,
         mut places: &[(String, Place)],
+        most: usize,
         range: &KeyRange,
     ) -> Result<Vec<(Place, Backlog)>> {
         let mut read = Vec::new();
@@ -137,7 +152,7 @@ impl Log {
                 read.push((*place, Backlog::whole(ids.collect())));
             }
             let Some(((_, place), rest)) = rest.split_first() else { break };
-            read.push((*place, self.count_open(tenant, *place, range).await?));
+            read.push((*place, self.count_open(tenant, *place, most, range).await?));
             places = rest;
         }
         Ok(read)
@@ -159,13 +174,13 @@ impl Log {
         Ok((answer.items.unwrap_or_default(), answer.next_token.is_none()))
     }
 
-    /// Counts a partition of the index that is too large for the statement.
-    async fn count_open(&self, tenant: &TenantId, place: Place, range: &KeyRange) -> Result<Backlog> {
+    /// Counts up to `most` deliveries of a partition of the index that is too large for the statement.
+    async fn count_open(&self, tenant: &TenantId, place: Place, most: usize, range: &KeyRange) -> Result<Backlog> {
         let query = self.query_index(index_key(tenant, place.shard, place.status), range);
         let read = |items: Vec<Item>| items.into_iter().filter_map(move |item| id(place.shard, &item));
         let (mut ids, mut newest) = (Vec::new(), select(query.clone().scan_index_forward(false), &[DELIVERY]));
-        while ids.len() < MOST {
-            let page = query_page(newest.clone(), MOST - ids.len(), DOING).await?;
+        while ids.len() < most {
+            let page = query_page(newest.clone(), most - ids.len(), DOING).await?;
             ids.extend(read(page.items));
             if page.last.is_none() {
                 return Ok(Backlog::whole(ids));

@@ -79,7 +79,7 @@ pub(super) async fn page(
         }
     };
     let (known, waiting, recoveries, page, failed, pending) = tokio::try_join!(
-        Known::read(app, tenant, vec![endpoint], Bound::Details(COUNTED), now),
+        Known::read(app, tenant, vec![endpoint], 1, Bound::Details(COUNTED), now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),

@@ -14,6 +14,7 @@ use common::{
 };
 use maud::{Markup, html};
 
+use super::selection::Selection;
 use crate::{app::App, backlogs::missed, deliveries::short, numbers::counted};
 
 /// An endpoint on another page of the list.
@@ -72,9 +73,9 @@ pub(super) fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timest
 }
 
 /// The notice about [`elsewhere`].
-pub(super) fn notice(elsewhere: &[Elsewhere], page: usize, now: Timestamp) -> Markup {
+pub(super) fn notice(elsewhere: &[Elsewhere], selection: Selection<'_>, now: Timestamp) -> Markup {
     // Endpoints with problems come first, so those on other pages are usually on the first pages.
-    let other = if page == 1 { 2 } else { 1 };
+    let other = selection.at(if selection.page == 1 { 2 } else { 1 });
     html! {
         @if !elsewhere.is_empty() {
             div .notice.bad {
@@ -91,7 +92,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere], page: usize, now: Timestamp) -> Ma
                             }
                         }
                     }
-                    @if elsewhere.len() > NAMED { li { a href={ "/console?page=" (other) } { "and " (elsewhere.len() - NAMED) " more" } } }
+                    @if elsewhere.len() > NAMED { li { a href=(other.address(false)) { "and " (elsewhere.len() - NAMED) " more" } } }
                 }
             }
         }

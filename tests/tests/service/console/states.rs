@@ -103,9 +103,9 @@ async fn the_console_shows_a_failing_endpoint_as_the_api_does() {
 async fn failing_endpoints_of_all_pages_are_counted() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
     let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 36]).await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 156]).await;
     let mut ids = Vec::new();
-    for number in 10..22 {
+    for number in 10..62 {
         ids.push(world.endpoint(&tenant, &receiver.url(&format!("/n{number}")), "s").await);
     }
     world.deliver(event(&tenant.id, "job")).await;
@@ -118,7 +118,7 @@ async fn failing_endpoints_of_all_pages_are_counted() {
     let browser = Browser::new(&world, &tenant.cookie);
     for page in 1..=2 {
         let page = browser.open(&format!("/console?page={page}")).await;
-        says(&page, &["12 endpoints, 12 failing", "on other pages", "failing"]);
+        says(&page, &["52 endpoints, 52 failing", "on other pages", "failing"]);
     }
 }
 
@@ -282,4 +282,21 @@ async fn a_failing_endpoint_is_tested_before_deliveries_are_resent() {
         assert!(!text(&page).contains("Failing"), "{}", text(&page));
         assert!(is_primary(&page, "Resend 2 failed deliveries"), "{}", page.page());
     }
+}
+
+/// The state by which endpoints are selected follows the latest attempts. The badge also shows a delivery that waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_is_selected_as_retrying_until_a_success() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (204, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    world.deliver(event(&tenant.id, "fails")).await;
+    let listed = browser.open("/console?state=retrying").await;
+    says(&listed, &["Retrying 1", "Enabled 0", "The latest attempts at these endpoints failed.", "/hook", "Retrying"]);
+    world.deliver(event(&tenant.id, "succeeds")).await;
+    says(&browser.open("/console?state=retrying").await, &["Retrying 0", "Enabled 1", "No endpoint is retrying."]);
+    let listed = browser.open("/console?state=enabled").await;
+    says(&listed, &["Single deliveries may still be retried.", "/hook", "Retrying", "1 delivered, 1 pending"]);
 }
