@@ -1,6 +1,7 @@
 //! The page that lists an organization's deliveries. The filters are in the address, so people can share the page as a
 //! link.
 
+mod endpoint_filter;
 mod filters;
 mod query;
 mod resend;
@@ -27,8 +28,11 @@ use common::{
 };
 use maud::{Markup, html};
 
-use self::query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted};
 pub(crate) use self::table::{Of, clipped, deleted, destination, hover, none, one_line, short, subject, table, titled};
+use self::{
+    endpoint_filter::{ENDPOINT, Meant},
+    query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted},
+};
 use crate::{app::App, live};
 
 pub(crate) fn show() -> Route<App, People> {
@@ -59,16 +63,36 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     {
         return Ok(Reply::Redirect { to: format!("{PATH}/{id}"), cookies: Vec::new() });
     }
-    Ok(list(&app, tenant, &link, now).await?.into())
+    let (endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, PATH))?;
+    let meant = endpoint_filter::meant(&link, &endpoints);
+    if let Ok(Some(Meant::One(id))) = meant {
+        let to = address(&link, &[(ENDPOINT, &id.to_string())]);
+        return Ok(Reply::Redirect { to, cookies: Vec::new() });
+    }
+    let page = match meant {
+        Ok(Some(Meant::Several(found))) => {
+            let form = filters::form(&link, &endpoints, None);
+            Page::new("Deliveries", html! { (form) (endpoint_filter::choice(&link, &found)) })
+        }
+        meant => list(&app, tenant, &link, &endpoints, meant.err(), now).await?,
+    };
+    Ok(page.within(console).into())
 }
 
-async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Result<Page> {
-    let (wanted, error) = match wanted(link, now) {
+/// The page with the deliveries that match, or with the form if the link is not valid. `error` is the issue with its
+/// endpoint.
+async fn list(
+    app: &App,
+    tenant: &TenantId,
+    link: &Typed,
+    endpoints: &[EndpointView],
+    error: Option<Error>,
+    now: Timestamp,
+) -> Result<Page> {
+    let (wanted, error) = match error.map_or_else(|| wanted(link, now), Err) {
         Ok(wanted) => (Some(wanted), None),
         Err(error) => (None, Some(error)),
     };
-    let console = app.console(tenant, PATH);
-    let (endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), console)?;
     let found = match &wanted {
         Some(Wanted { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
@@ -92,18 +116,18 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
     let open = found.as_ref().and_then(|(_, open)| open.as_ref());
     let content = html! {
         @if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Invalid(_))) { (alert(error)) }
-        (filters::form(link, &endpoints, error.as_ref()))
+        (filters::form(link, endpoints, error.as_ref()))
         (filters::tabs(link, open, filter, now))
         @if let Some((found, _)) = &found {
             div .row {
-                (resend::these(&found.deliveries, &endpoints, link.get("status")))
-                (resend::all(link, wanted.as_ref(), found, &endpoints, now))
+                (resend::these(&found.deliveries, endpoints, link.get("status")))
+                (resend::all(link, wanted.as_ref(), found, endpoints, now))
             }
-            (deliveries(link, found, &endpoints, now))
+            (deliveries(link, found, endpoints, now))
         }
     };
     let switch = live::switch(is_live, is_changing, &address(link, &[("live", "1")]), &address(link, &[]));
-    Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing).within(console))
+    Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing))
 }
 
 fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {

@@ -96,6 +96,8 @@ pub struct Field<'a> {
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
     choices: &'a [Choice<'a>],
+    /// The id of a list of suggestions.
+    suggestions: Option<&'static str>,
     /// The kind of keyboard to show on a phone.
     keyboard: Option<&'static str>,
     /// Whether the field gets the focus when the page opens.
@@ -116,6 +118,7 @@ impl<'a> Field<'a> {
             is_filter: false,
             options: &[],
             choices: &[],
+            suggestions: None,
             keyboard: None,
             is_focused: false,
         }
@@ -191,6 +194,11 @@ impl<'a> Field<'a> {
         Self { is_optional: true, is_filter: true, ..self }
     }
 
+    /// Suggests the texts in the page's `datalist` with this id.
+    pub fn suggesting(self, list: &'static str) -> Self {
+        Self { suggestions: Some(list), ..self }
+    }
+
     /// Gives the field the focus when the page opens.
     pub fn focused(self) -> Self {
         Self { is_focused: true, ..self }
@@ -209,6 +217,7 @@ impl<'a> Field<'a> {
             is_filter,
             options,
             choices,
+            suggestions,
             keyboard,
             is_focused,
         } = *self;
@@ -265,7 +274,7 @@ impl<'a> Field<'a> {
                         }
                     },
                     _ => input id=(id) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
-                        autocomplete=(autocomplete) inputmode=[keyboard] aria-describedby=[described] aria-invalid=[invalid]
+                        list=[suggestions] autocomplete=(autocomplete) inputmode=[keyboard] aria-describedby=[described] aria-invalid=[invalid]
                         minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional]
                         autofocus[is_first];,
                 }

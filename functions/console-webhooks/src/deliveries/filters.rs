@@ -2,11 +2,7 @@
 
 use common::{
     error::Error,
-    http::{
-        Typed,
-        page::{Field, visible},
-    },
-    id::EndpointId,
+    http::{Typed, page::Field},
     presentation::times,
     timestamp::Timestamp,
     webhooks::{
@@ -21,8 +17,8 @@ use common::{
 use maud::{Markup, html};
 
 use super::{
+    endpoint_filter,
     query::{PATH, RANGES, address, is_filtered},
-    table::{deleted, short},
 };
 use crate::numbers::within;
 
@@ -61,19 +57,6 @@ const STATUSES: [(&str, &str); 6] = [
 
 /// The search form. It keeps the status and the time range, which are set by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
-    // The select is narrow, so the description comes first: it is usually shorter than the URL.
-    let name = |endpoint: &EndpointView| match &endpoint.options.description {
-        Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(&endpoint.name())),
-        _ => short(&endpoint.name()),
-    };
-    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), name(endpoint))).collect();
-    let gone = EndpointId::parse(link.get("endpoint")).map_or_else(|_| "Deleted endpoint".to_owned(), deleted);
-    let mut all: Vec<(&str, &str)> = vec![("", "All")];
-    all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
-    let chosen = link.get("endpoint");
-    if !all.iter().any(|(id, _)| *id == chosen) {
-        all.push((chosen, gone.as_str()));
-    }
     let names = REASONS.iter().map(|(reason, hint)| (*reason, format!("{}: {hint}", error_name(reason, None))));
     let names: Vec<_> = names.collect();
     let mut reasons = vec![("", "All")];
@@ -91,7 +74,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
                 @if !link.get(name).is_empty() { input type="hidden" name=(name) value=(link.get(name)); }
             }
             (Field::search("q", "Exact job, delivery or message ID", link.get("q")).filter().html("", error))
-            (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
+            (endpoint_filter::field(link, endpoints, error))
             details open[is_open] {
                 summary { "More filters" }
                 div .more {

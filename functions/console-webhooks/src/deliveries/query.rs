@@ -22,7 +22,7 @@ pub(super) const PATH: &str = "/console/deliveries";
 /// The filters in the address, with their descriptions. Links in emails use `job_id`.
 pub(super) const FILTERS: [(&str, &str); 10] = [
     ("q", "Only deliveries of this job or with this webhook ID. A delivery ID opens that delivery."),
-    ("endpoint", "Only deliveries to this endpoint."),
+    ("endpoint", "Only deliveries to this endpoint: its ID, or a text in its URL, description or ID."),
     ("status", "Only deliveries with this status."),
     ("range", "Only deliveries from the last hour, day or week: `1h`, `24h` or `7d`."),
     ("event", "Only deliveries of this event."),

@@ -119,7 +119,7 @@ async fn an_invalid_filter_is_marked() {
         ("status=lost", "Must be pending, delivered, failed, held or ended"),
         ("since=yesterday", "Must be an RFC 3339 time"),
         ("event=%3Cb%3E", "Must be the name of an event"),
-        ("endpoint=x", "Must be a UUID"),
+        ("endpoint=x", "No endpoint has this in its URL, description or ID"),
     ] {
         let page = browser.open(&format!("/console/deliveries?{query}")).await;
         assert_eq!(page.status, 400, "{query}");

@@ -1,10 +1,10 @@
-//! Finding one of many endpoints by the search and the states on the first page.
+//! Finding one of many endpoints: the search and the states on the first page, and the filter of the deliveries.
 
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};
-use tests::{Answer, Browser, Tenant, World};
+use tests::{Answer, Browser, Tenant, World, event};
 
-use super::says;
+use super::{says, text};
 
 /// Creates endpoints with the numbers from 1000 on, each with the description `Customer <number>`. Returns their ids.
 async fn customers(world: &World, tenant: &Tenant, count: usize) -> Vec<String> {
@@ -149,4 +149,46 @@ async fn a_search_finds_part_of_a_url_a_description_or_an_id() {
 fn shown_first(expected: &[usize], failing: &[usize]) -> Vec<usize> {
     let (bad, good): (Vec<_>, Vec<_>) = expected.iter().partition(|number| failing.contains(number));
     bad.into_iter().chain(good).copied().take(50).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_of_one_of_many_endpoints_are_found_by_text() {
+    let world = World::with(&[("RETRY_SCHEDULE", ""), ("MAX_ENDPOINTS_PER_TENANT", "290")]).await;
+    let tenant = world.tenant("acme").await;
+    let ids = customers(&world, &tenant, 30).await;
+    let same = json!({"url": "http://127.0.0.1:9/hooks/1007", "description": "Another <b>"});
+    world.rpc(&tenant.key, "webhooks/create", same).await.ok();
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open("/console/deliveries?status=failed").await;
+    assert!(!page.page().contains("<select id=\"endpoint\""), "{}", page.page());
+    assert!(page.page().contains("list=\"endpoints\"") && page.page().contains("<datalist id=\"endpoints\">"));
+    let suggestions = page.page().split_once("<datalist").expect("suggestions").1.split("</datalist>").next();
+    assert_eq!(suggestions.map(|list| list.matches("<option ").count()), Some(31));
+    // One match applies, and keeps the other filters.
+    for sought in ["CUSTOMER+1012", "hooks/1012", "http%3A%2F%2F127.0.0.1%3A9%2Fhooks%2F1012", &ids[12].to_uppercase()]
+    {
+        let led = browser.open(&format!("/console/deliveries?status=failed&endpoint={sought}")).await;
+        assert_eq!(led.status, 303, "{sought}");
+        assert_eq!(led.headers["location"], format!("/console/deliveries?status=failed&endpoint={}", ids[12]));
+    }
+    let one = browser.open(&format!("/console/deliveries?endpoint={}&status=failed", ids[12])).await;
+    says(&one, &["Failed 1", "job-1"]);
+    assert_eq!(one.page().matches("data-label=\"Status\"").count(), 1);
+    assert!(one.page().contains("value=\"http://127.0.0.1:9/hooks/1012\""), "the box names the endpoint");
+    // The address of an endpoint that shares its URL is ambiguous, so the box contains its id.
+    let shared = browser.open(&format!("/console/deliveries?endpoint={}", ids[7])).await;
+    assert!(shared.page().contains(&format!("value=\"{}\"", ids[7])), "{}", shared.page());
+    // Several matches are offered.
+    let several = browser.open("/console/deliveries?status=failed&endpoint=hooks%2F1007").await;
+    says(&several, &["2 endpoints match “ hooks/1007 ”", "Another <b>"]);
+    let chosen = link(&several, "Customer 1007");
+    assert_eq!(chosen, format!("/console/deliveries?status=failed&endpoint={}", ids[7]));
+    assert!(!text(&several).contains("job-1"), "nothing is listed before the choice: {}", text(&several));
+    let many = browser.open("/console/deliveries?endpoint=customer").await;
+    says(&many, &["30 endpoints match “ customer ”", "and 10 more"]);
+    let none = browser.open("/console/deliveries?endpoint=%3Ci%3E").await;
+    assert_eq!(none.status, 400);
+    says(&none, &["No endpoint has this in its URL, description or ID"]);
+    assert!(none.page().contains("value=\"&lt;i&gt;\""), "{}", none.page());
 }
