@@ -8,7 +8,7 @@ import { jobEnds, receiver, scene, until } from "./world.mjs";
 // The wait before a second attempt, long enough for a hanging attempt to still be in progress when its page is shown.
 const here = scene({ RETRY_SCHEDULE: "600", DELIVERY_TIMEOUT: "8" });
 // The numbers of endpoints and deliveries, each more than one page.
-const ENDPOINTS = 11;
+const ENDPOINTS = 51;
 const JOBS = 26;
 const SHOWN = 20;
 
@@ -203,16 +203,34 @@ test("more endpoints and deliveries than fit on a page", { skip: here.skip }, as
   await person.addsEndpoint(hook.url("/0"));
   for (let job = 0; job < JOBS; job += 1) await jobEnds(here.service, { tenant_id, job_id: `job-${job}` });
   await until("all arrive", () => hook.got.length === JOBS);
-  for (let number = 1; number < ENDPOINTS; number += 1) await person.addsEndpoint(hook.url(`/${number}`));
+  for (let number = 1; number < ENDPOINTS; number += 1) await person.calls("webhooks/create", { url: hook.url(`/${number}`) });
   await person.opens("/console");
   await person.sees("Page 1 of 2");
   await person.looks("the first page of endpoints");
   await person.presses("link", "Next");
   await person.sees("Page 2 of 2");
   await person.looks("the last page of endpoints");
+  await person.fills("URL, description or ID", "/49");
+  await person.presses("button", "Search");
+  await person.sees("Clear search");
+  assert.equal(await person.page.locator("tbody tr").count(), 1);
+  await person.looks("the endpoint that was searched for");
+  await person.presses("link", /^Retrying/);
+  await person.sees("No retrying endpoint matches “/49”.");
+  await person.looks("a search without a result");
+  await person.presses("link", "Show all endpoints");
+  await person.sees("Page 1 of 2");
 
   await person.opens("/console/deliveries");
   await person.looks("the newest deliveries");
+  await person.fills("Endpoint: URL, description or ID", "/4");
+  await person.presses("button", "Search");
+  await person.sees("11 endpoints match “/4”");
+  await person.looks("the endpoints that match a filter");
+  await person.presses("link", /\/49$/);
+  await person.sees("No deliveries match these filters");
+  await person.looks("deliveries of a chosen endpoint");
+  await person.presses("link", "Clear filters");
   const rows = person.page.locator("tbody tr");
   assert.equal(await rows.count(), SHOWN);
   await person.presses("link", "Older deliveries");

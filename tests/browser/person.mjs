@@ -107,10 +107,16 @@ export class Person {
     });
   }
 
-  async tenant() {
+  // Calls the API with the browser's session.
+  async calls(route, fields = {}) {
     const headers = { origin: this.service.api };
-    const answer = await this.context.request.post(`${this.service.api}/v1/auth/status`, { headers, data: { json: {} } });
-    return (await answer.json()).json.tenantId;
+    const answer = await this.context.request.post(`${this.service.api}/v1/${route}`, { headers, data: { json: fields } });
+    if (!answer.ok()) throw new Error(`${route}: ${await answer.text()}`);
+    return (await answer.json()).json;
+  }
+
+  async tenant() {
+    return (await this.calls("auth/status")).tenantId;
   }
 
   // Reloads until the page shows this text, because background work takes a moment.
