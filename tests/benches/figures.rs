@@ -95,7 +95,7 @@ async fn main() {
     delivery::hanging(&world, &binaries, effort, &mut table).await;
     delivery::large(&world, &binaries, &mut table).await;
     whole::process(effort, &mut table).await;
-    volume::night(effort, &mut table).await;
+    volume::night(effort).await;
     if !effort.quick {
         cost::table(&world, &binaries, &mut table).await;
         plot::draw(&curve);
@@ -134,7 +134,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
             "burst" => delivery::burst(world, &binaries, effort, table).await,
             "in-flight" => drop(delivery::in_flight(world, &binaries, effort, table).await),
             "whole" => whole::process(effort, table).await,
-            "volume" => volume::night(effort, table).await,
+            "volume" => volume::night(effort).await,
             other => unreachable!("there is no part {other}"),
         }
     }

@@ -1,6 +1,8 @@
 //! Runs recoveries, page by page. The message of a new recovery begins it at once, and the sweep continues those that
 //! take longer than a minute, or whose message or process was lost.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::{
@@ -41,7 +43,28 @@ pub enum Turn {
     Waits,
 }
 
+/// The time after which a recovery continues in another invocation, because other organizations may be waiting.
+const RUN: Duration = Duration::from_secs(2);
+/// The number of consecutive throttled pages after which a recovery waits for the next sweep.
+const THROTTLED: u32 = 3;
+
 impl Recoveries {
+    /// Resends pages of a recovery for some seconds, at most until `end`, and sends the message that continues it. The
+    /// sweep continues it after enough attempts have been scheduled.
+    pub async fn run(&self, tenant: &TenantId, id: RecoveryId, end: Instant) -> Result<()> {
+        let end = end.min(Instant::now() + RUN);
+        let mut throttled = 0;
+        while Instant::now() < end {
+            match self.turn(tenant, id, Timestamp::now(), end).await {
+                Ok(Turn::More) => throttled = 0,
+                Ok(Turn::Done | Turn::Waits) => return Ok(()),
+                Err(Error::Busy) if throttled < THROTTLED => throttled += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        self.queues.send_recovery(tenant, id, Timestamp::now()).await
+    }
+
     /// Resends a page of a recovery and stores the progress.
     ///
     /// # Errors

@@ -142,11 +142,6 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether the delivery enters the log.
-    fn is_new(&self) -> bool {
-        matches!(self.plan, Plan::LogSuccess | Plan::Begin { .. })
-    }
-
     /// The payload that this delivery will share, if it does.
     fn shared(&self) -> Option<&Shared> {
         let is_apart = matches!(self.plan, Plan::Begin { payload_in_state: false, .. });
@@ -215,7 +210,7 @@ impl Ledger {
     async fn store(&self, ended: Vec<Ended>, is_repeated: impl Fn(usize) -> bool) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
-        self.put_late(&mut entries, now).await;
+        self.put_index_rows(&mut entries, now).await;
         let rows = entries.iter().enumerate();
         let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
         let (unwritten, unshared) = tokio::join!(self.log.put(rows), self.put_shared(&entries, now));
@@ -303,15 +298,13 @@ impl Ledger {
         ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now))
     }
 
-    /// Writes the rows by which deliveries are found that enter the log late. They are written first, because a
-    /// delivery that is in the log is not written again. An immediate success is logged even without them.
-    async fn put_late(&self, entries: &mut [Entry], now: Timestamp) {
-        let new = entries.iter().enumerate().filter(|(_, entry)| entry.is_new());
-        let late = new.flat_map(|(number, entry)| {
-            let rows = self.log.late_rows(&entry.ended.due.tenant, &entry.after, now);
-            rows.into_iter().map(move |row| (number, row))
+    /// Writes the rows by which deliveries are found, before their states. A success is logged even without them.
+    async fn put_index_rows(&self, entries: &mut [Entry], now: Timestamp) {
+        let is_new = |entry: &Entry| matches!(entry.plan, Plan::LogSuccess | Plan::Begin { .. });
+        let rows = entries.iter().enumerate().filter(|(_, entry)| is_new(entry)).flat_map(|(number, entry)| {
+            self.log.index_rows(&entry.ended.due.tenant, &entry.after, now).map(move |row| (number, row))
         });
-        let mut unwritten = self.log.put(late.collect()).await;
+        let mut unwritten = self.log.put(rows.collect()).await;
         unwritten.retain(|(number, _)| entries.get(*number).is_some_and(|entry| entry.plan != Plan::LogSuccess));
         fail(entries, unwritten);
     }
@@ -350,8 +343,7 @@ impl Ledger {
             }
             Plan::Begin { .. } | Plan::Advance { .. } | Plan::Nothing => Vec::new(),
         };
-        let request = entry.is_new().then(|| log.index_request(tenant, after, now)).flatten();
-        rows.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now))).chain(request)
+        rows.into_iter().chain(due_row.then(|| log.due_row(tenant, after, now)))
     }
 
     /// Writes the first states of new deliveries that did not succeed immediately.
@@ -383,9 +375,9 @@ impl Ledger {
                 let is_here = entry.plan == Plan::LogSuccess && entry.after.webhook_endpoint_id == Some(endpoint);
                 if is_here && matches!(entry.written, Err(Error::Busy)) {
                     entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
-                    let late = self.log.late_rows(&tenant, &entry.after, now);
                     let state = self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now);
-                    moved.extend(late.into_iter().chain([state]).map(|row| (number, row)));
+                    let rows = self.log.index_rows(&tenant, &entry.after, now).chain([state]);
+                    moved.extend(rows.map(|row| (number, row)));
                     entry.written = Ok(());
                 }
             }

@@ -54,7 +54,6 @@ mod places;
 mod plan;
 mod reads;
 mod record;
-mod recovery;
 mod retry;
 mod turns;
 
@@ -168,7 +167,7 @@ impl App {
                 None => Ok(()),
             },
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
-            Message::Recovery(tenant, id) => Box::pin(recovery::run(tenant, id, ledger, batch)).await,
+            Message::Recovery(tenant, id) => Ok(Box::pin(ledger.recoveries.run(&tenant, id, batch.last_start)).await?),
         }
     }
 }

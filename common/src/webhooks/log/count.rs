@@ -56,8 +56,11 @@ pub enum Bound {
     Deliveries(usize),
     /// This many deliveries, each with its number of attempts and the duration of its last attempt.
     Details(usize),
-    /// This many pages of a thousand deliveries or a megabyte each.
+    /// This many pages of a thousand deliveries or a megabyte each. If there are more shards than pages, each shard gets
+    /// a smaller page.
     Pages(usize),
+    /// A page of this many deliveries.
+    Page(usize),
 }
 
 impl Bound {
@@ -67,7 +70,9 @@ impl Bound {
         match self {
             Self::Deliveries(most) => Self::Deliveries(share(most)),
             Self::Details(most) => Self::Details(share(most)),
+            Self::Pages(pages) if pages < parts => Self::Page((pages * PAGE / parts).max(LEAST)),
             Self::Pages(pages) => Self::Pages(share(pages)),
+            Self::Page(most) => Self::Page(share(most).max(LEAST)),
         }
     }
 
@@ -77,7 +82,7 @@ impl Bound {
         match self {
             Self::Deliveries(most) => left(most).map(Self::Deliveries),
             Self::Details(most) => left(most).map(Self::Details),
-            Self::Pages(_) => None,
+            Self::Pages(_) | Self::Page(_) => None,
         }
     }
 }
@@ -102,6 +107,8 @@ struct Counted {
 
 /// The number of deliveries per page. A call that reads more may time out.
 const PAGE: usize = 1000;
+/// The minimum number of deliveries in a smaller page.
+const LEAST: usize = 20;
 /// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;
 /// The name of the test event.
@@ -160,6 +167,7 @@ impl Log {
             Bound::Deliveries(most) => (filter(select(query, &[DELIVERY]), is_success()), most, 1),
             Bound::Details(most) => (select(query, &[DELIVERY, EVENT, STATUS, ATTEMPTS, LAST_MS]), most, 1),
             Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), PAGE, pages),
+            Bound::Page(most) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), most, 1),
         };
         let (mut statistics, mut read, mut start, mut next) = (Statistics::default(), 0, None, None);
         for page in 1..=pages {

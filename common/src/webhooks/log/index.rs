@@ -95,21 +95,20 @@ impl Hash {
 }
 
 impl Log {
-    /// Builds the rows to write before the state of a delivery that enters the log, so that it can be found if it is
-    /// late.
-    #[must_use]
-    pub fn late_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
+    /// Builds the rows to write before the state of a delivery that enters the log: those by which it is found if it is
+    /// late, and the request of its tenant's sweep, if it is one of the sample.
+    pub fn index_rows(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Row> + use<> {
         let is_late = now.since(Timestamp::from_millisecond(delivery.id.at.get())) >= LATE;
         let hashes = is_late.then(|| Hash::all_of(&delivery.id, &delivery.job_id)).into_iter().flatten();
         let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
-        hashes.map(|hash| Row(self.item(key(hash), [], now))).collect()
-    }
-
-    /// Builds the row that requests the sweep of the delivery's tenant, if the delivery is one of the sample.
-    #[must_use]
-    pub fn index_request(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
+        let late: Vec<_> = hashes.map(|hash| Row(self.item(key(hash), [], now))).collect();
         let is_of_sample = delivery.webhook_id.bits().is_multiple_of(SAMPLE);
-        is_of_sample.then(|| self.index_row(tenant, now.after(AGE)))
+        late.into_iter().chain(is_of_sample.then(|| self.index_row(tenant, now.after(AGE))))
     }
 
     /// Adds the oldest deliveries that are not covered yet to the index, if they are old enough. `shards` are all of the
