@@ -124,7 +124,7 @@ async fn fill(world: &World, tenant: &Tenant, endpoints: &[String], deliveries: 
         let event = JobEvent::parse(&event.to_string(), at).expect("a job event");
         let destination = Destination::Endpoint(to);
         let outcome = if has_failed { Outcome::Failed(Failure::Status(500, None)) } else { Outcome::Delivered(200) };
-        let attempt = Attempt::new(at, 12, outcome.clone(), None, Trigger::Event);
+        let attempt = Attempt::new(at, 12, outcome, None, Trigger::Event);
         let made = AttemptResult::Made(attempt, outcome);
         let delivery = Delivery::first(&event, &destination, 1).after(&made, &[], || 0.0, at);
         (delivery, Payload { destination, body: event.body.into(), trace: None })
