@@ -80,7 +80,7 @@ impl Log {
         self.open_with(&STATUSES, tenant, destinations, MOST, now).await
     }
 
-    /// Like [`Self::open`], but counts at most [`BRIEF`] deliveries per status in a shard with many, so that backlogs at
+    /// Like [`Self::open`], but counts at most a thousand deliveries per status in a shard with many, so that backlogs at
     /// many destinations do not add many reads.
     pub async fn open_briefly(
         &self,
