@@ -27,7 +27,7 @@ use super::{
     items::{DELIVERY, DESTINATION, JOB_ID},
     payload::PARTS,
     search::{KeyRange, id, moment},
-    table::{Key, Log, Row, key_of, keyed},
+    table::{Key, Log, Row},
 };
 use crate::{
     aws::{
@@ -56,6 +56,8 @@ const SAMPLE: u128 = 1024;
 const MOST: usize = 8192;
 /// The minimum number of deliveries to read from a shard at a time.
 const LEAST: usize = 64;
+/// The number of items that are deleted at a time.
+const FORGOTTEN: usize = 1000;
 /// The intended size of a part, in bytes: a strongly consistent read of it takes one unit.
 const PART: usize = 4096;
 /// The size of an entry: a hash, and the id of a delivery.
@@ -216,10 +218,15 @@ impl Log {
 
     /// Deletes the index of a deleted organization.
     pub async fn forget_index(&self, tenant: &TenantId) -> Result<()> {
-        let items = self.query(DESTINATION.equals(text(partition(tenant)))).consistent_read(true);
-        let keys = query_all(select(items, &[DESTINATION, DELIVERY]), FORGETTING).await?;
-        let keys = keys.iter().map(|item| delete_request(keyed(key_of(item), [])));
-        batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await
+        loop {
+            let items = self.query(DESTINATION.equals(text(partition(tenant)))).consistent_read(true);
+            let page = query_page(select(items, &[DESTINATION, DELIVERY]), FORGOTTEN, FORGETTING).await?;
+            let keys = page.items.into_iter().map(delete_request);
+            batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await?;
+            if page.last.is_none() {
+                return Ok(());
+            }
+        }
     }
 }
 
