@@ -100,11 +100,12 @@ export class Person {
   }
 
   // The user's newest email that contains this text.
-  mail(to, words) {
-    return until(`a mail to ${to} with ${words}`, async () => {
+  mail(to, words, patience) {
+    const find = async () => {
       const mails = await (await fetch(`${this.service.mail}/messages`)).json();
       return mails.find((mail) => mail.to.includes(to) && `${mail.subject}\n${mail.text}`.includes(words));
-    });
+    };
+    return until(`a mail to ${to} with ${words}`, find, patience);
   }
 
   // Calls the API with the browser's session.
