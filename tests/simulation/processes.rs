@@ -401,11 +401,11 @@ pub(crate) async fn sweep(world: Arc<World>) {
             world.note("schedule", "there is no sweep this minute");
             continue;
         }
-        if !world.script.sweeps_idly && has_nothing_to_sweep(&world) {
-            continue;
-        }
         if minute < INDEXED && minute.is_multiple_of(INDEX_EVERY) {
             request_indexes(&world);
+        }
+        if !world.script.sweeps_idly && has_nothing_to_sweep(&world) {
+            continue;
         }
         let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
         for time in 0..=usize::from(twice) {
@@ -482,7 +482,8 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     let (Some(woken), Some(checked)) = (least("woken"), least("checked")) else { return false };
     let due = |row: &Value| {
         let minute = text(row, "destination").strip_prefix("due/")?.split('.').next()?.parse::<i64>().ok()?;
-        Some((minute, text(row, "delivery").starts_with("wake")))
+        let key = text(row, "delivery");
+        Some((minute, key.starts_with("wake") || key.starts_with("index/")))
     };
     let due: Vec<_> = stored.deliveries.iter().filter_map(due).collect();
     let first_wait =
