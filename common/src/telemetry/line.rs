@@ -123,8 +123,8 @@ pub const LINES: &[Line] = lines! {
     WARN "log.parked_left" [error]
         "The rows of parked attempts could not be deleted after the attempts. The next round of the drain deletes them."
     ERROR "log.index_failed" [tenant, error]
-        "An organization's deliveries could not be added to the index of jobs, and the next sweep tries again. They are \
-         found anyway, but more slowly."
+        "Deliveries could not be added to the index of jobs. They are found anyway, but more slowly. The next sweep tries \
+         again for `tenant`; without it, later deliveries request the index again."
     ERROR "log.rows_unwritten" [error, rows]
         "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
          number of rows."

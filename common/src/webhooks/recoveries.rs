@@ -45,8 +45,9 @@ pub enum Turn {
 
 /// The time after which a recovery continues in another invocation, because other organizations may be waiting.
 const RUN: Duration = Duration::from_secs(2);
-/// The number of consecutive throttled pages after which a recovery waits for the next sweep.
-const THROTTLED: u32 = 3;
+/// The number of consecutive throttled pages after which a recovery waits for the next sweep. Each throttled page
+/// delays other recoveries.
+pub const THROTTLED: u32 = 3;
 
 impl Recoveries {
     /// Resends pages of a recovery for some seconds, at most until `end`, and sends the message that continues it. The

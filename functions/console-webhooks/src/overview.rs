@@ -101,7 +101,8 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             }
             @if all > FEW || selection.is_filtered() { (selection::form(selection, &found)) }
             (elsewhere::notice(&elsewhere, selection, now))
-            (everywhere::notice(&rows, &elsewhere, &unfinished))
+            // A search shows a part of the endpoints, but this is about all of them.
+            @if !selection.is_filtered() { (everywhere::notice(&rows, &elsewhere, &unfinished)) }
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, now)) }

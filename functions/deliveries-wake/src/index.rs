@@ -1,9 +1,9 @@
 //! Adds deliveries to their tenants' indexes, so that they can be found by their job.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use common::{
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::log::due::{Minute, Sweeper},
@@ -13,30 +13,36 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// The maximum time that a sweep spends on these indexes in a minute, so the minutes that follow are not late.
+/// The maximum time that a sweep spends on these indexes, so that they do not slow down its other work.
 const TIME: Duration = Duration::from_secs(15);
-/// The number of tenants whose indexes are written concurrently.
+/// The number of reads and of tenants' indexes in progress.
 const SIDE_BY_SIDE: usize = 4;
 
 impl App {
-    /// Writes the indexes that are requested in `minute`. If that fails or takes too long, the next minute continues.
-    ///
-    /// # Errors
-    /// The requests could not be read or moved. The minute is repeated.
-    pub(super) async fn index(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<()> {
+    /// Writes the indexes that are requested in the minutes after `last`. If one fails or takes too long, the next minute
+    /// continues. Errors are only logged, because deliveries are found without an index, too, but more slowly, and later
+    /// deliveries request it again.
+    pub(super) async fn index(&self, sweeper: Sweeper, last: Minute, now: Timestamp, end: Instant) {
         let end = end.min(Instant::now() + TIME);
-        let requests = sweeper.partitions().map(|partition| self.log.index_requests(minute, partition));
+        let requests = last
+            .until(Minute::of(now))
+            .flat_map(|minute| sweeper.partitions().map(move |partition| self.log.index_requests(minute, partition)));
         let requests = stream::iter(requests.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
-        let tenants: Vec<_> = requests.try_concat().await?;
+        let tenants: BTreeSet<_> = match requests.try_collect::<Vec<_>>().await {
+            Ok(tenants) => tenants.into_iter().flatten().collect(),
+            Err(error) => return failed(None, &error),
+        };
         let indexed = tenants.into_iter().map(async |tenant| {
             let is_more = self.index_of(&tenant, now, end).await.unwrap_or_else(|error| {
-                common::log!("log.index_failed", %tenant, ?error);
+                failed(Some(&tenant), &error);
                 true
             });
             is_more.then(|| self.log.index_row_again(&tenant, now))
         });
         let again: Vec<_> = stream::iter(indexed.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE).collect().await;
-        self.log.put_all(again.into_iter().flatten()).await
+        if let Err(error) = self.log.put_all(again.into_iter().flatten()).await {
+            failed(None, &error);
+        }
     }
 
     /// Writes a tenant's index until `end`. Returns whether there may be more to write.
@@ -49,4 +55,8 @@ impl App {
         }
         Ok(true)
     }
+}
+
+fn failed(tenant: Option<&TenantId>, error: &Error) {
+    common::log!("log.index_failed", tenant = tenant.map(TenantId::as_str), ?error);
 }

@@ -123,15 +123,17 @@ impl Wake {
 }
 
 impl App {
-    /// Runs a sweeper, unless another invocation is running it. Recoveries run concurrently with the sweep, so neither
-    /// delays the other in a busy minute.
+    /// Runs a sweeper, unless another invocation is running it. Indexes and recoveries run concurrently with the sweep, so
+    /// none delays another in a busy minute.
     async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
         let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
             common::log!("sweep.skipped", ?sweeper);
             return Ok(());
         };
-        let (swept, recovered, told) = futures::join!(
+        let woken = progress.woken;
+        let (swept, (), recovered, told) = futures::join!(
             self.sweep(sweeper, &mut progress, now, end),
+            self.index(sweeper, woken, now, end),
             self.recover(sweeper, now, end),
             self.tell(sweeper, now, end),
         );

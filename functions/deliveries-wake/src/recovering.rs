@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         log::{due::Sweeper, recovery::Recovery},
-        recoveries::Turn,
+        recoveries::{THROTTLED, Turn},
     },
 };
 use futures::{StreamExt, stream};
@@ -19,9 +19,6 @@ use crate::App;
 /// The number of pages that are resent concurrently. Each one may have as many calls in progress as the log allows per
 /// caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The number of consecutive throttled pages after which a recovery waits for the next sweep. Each throttled page
-/// delays the other recoveries.
-const THROTTLED: u32 = 3;
 
 /// A tenant's recoveries, in the order of their next pages, each with the number of throttled pages in a row.
 type Waiting = VecDeque<(RecoveryId, u32)>;

@@ -65,7 +65,6 @@ impl App {
         let mut refused = 0;
         for minute in progress.woken.until(Minute::of(now)).take_while(|_| Instant::now() < end) {
             refused += self.wake(sweeper, minute, now, end).await?;
-            self.index(sweeper, minute, now, end).await?;
             progress.woken = minute;
             self.log.save_sweep(sweeper, *progress, false).await?;
         }

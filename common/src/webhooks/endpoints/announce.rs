@@ -144,7 +144,8 @@ impl Endpoints {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
             let payload = log.payload_rows(tenant, &delivery.id, &payload, now);
-            let late = log.index_rows(tenant, delivery, now);
+            // `now` is when the sweep began, up to a minute ago.
+            let late = log.index_rows(tenant, delivery, now.max(Timestamp::now()));
             payload.into_iter().chain([log.due_row(tenant, delivery, now)]).chain(late)
         });
         log.put_all(rows).await?;

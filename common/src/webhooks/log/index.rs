@@ -1,7 +1,7 @@
 //! Finds the deliveries of a job, or the delivery with a `webhook-id`, in a log of any size.
 //!
 //! An index that DynamoDB maintains would cost a write for each delivery, as much as the delivery itself. Instead, the
-//! sweep reads the deliveries once they are two minutes old and writes their ids to *segments*, about a thousand
+//! sweep reads the deliveries once they are three minutes old and writes their ids to *segments*, about a thousand
 //! deliveries at a time. A segment covers everything between two moments in all of a tenant's shards. Its ids are in
 //! parts of about four kilobytes, by the hash of what is sought, so a search reads one part of each segment. It reads
 //! the log itself only for what is newer than the last segment.
@@ -48,8 +48,9 @@ attributes! {
 
 /// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
 const LATE: Duration = Duration::from_secs(60);
-/// Deliveries are covered once they are this old: [`LATE`], and twice the timeout of a function that writes deliveries.
-const AGE: Duration = Duration::from_secs(120);
+/// Deliveries are covered once they are this old: [`LATE`], the longest timeout of a function that writes deliveries (a
+/// minute, of `deliveries-wake`), and a minute for the differences between clocks.
+const AGE: Duration = Duration::from_secs(180);
 /// One delivery in this many requests the sweep.
 const SAMPLE: u128 = 1024;
 /// The maximum number of deliveries in a segment, unless there are very many shards.

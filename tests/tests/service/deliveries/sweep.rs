@@ -135,6 +135,19 @@ async fn the_sweep_wakes_a_delivery_whose_message_was_lost() {
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
 }
 
+/// An index that cannot be written makes searches slower, and nothing else late.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_fails_does_not_delay_the_sweep() {
+    let is_request =
+        |call: &Call| call.operation == "Query" && call["ExpressionAttributeValues"].to_string().contains("index/");
+    let world = World::answering(&[("RETRY_SCHEDULE", "1000")], move |call| is_request(call).then(failure)).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    fail_once(&world, &tenant, &receiver).await;
+    world.sweep(in_minutes(21)).await;
+    assert_eq!(world.drain("deliveries").await.len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_was_ahead_does_not_skip_minutes() {
     let world = World::with(&[("RETRY_SCHEDULE", "1000")]).await;
