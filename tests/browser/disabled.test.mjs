@@ -105,7 +105,7 @@ async function recovers(person) {
 
 async function hasAll(hook) {
   const jobs = () => hook.got.filter(({ answer }) => answer === 204).map(({ body }) => JSON.parse(body).job_id);
-  await until("what it missed arrives", () => jobs().length === 2);
+  await until("the missed events arrive", () => jobs().length === 2);
   assert.deepEqual(jobs().sort(), ["gone", "held"]);
 }
 

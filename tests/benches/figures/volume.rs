@@ -25,6 +25,8 @@ const ENDPOINTS: usize = 290;
 const DAYS: u64 = 20;
 /// One delivery in this many has failed, all of them at this many endpoints.
 const FAILED: usize = 10;
+/// The number of deliveries that enter the index together.
+const INDEXED: usize = 1000;
 /// The number of deliveries that are written together, and the number of writes in progress.
 const CHUNK: usize = 500;
 const WRITES: usize = 4;
@@ -145,6 +147,11 @@ async fn fill(world: &World, tenant: &Tenant, endpoints: &[String], deliveries: 
     });
     stream::iter(chunks.collect::<Vec<_>>()).buffer_unordered(WRITES).collect::<Vec<_>>().await;
     let shards = world.stored_endpoints().shards(&id, None).await.expect("the shards");
-    while log.index(&id, &shards, now).await.expect("the index is written") {}
+    // As in a running service, where one delivery in a thousand requests it.
+    let segments = u32::try_from(deliveries / INDEXED).expect("a small number");
+    for segment in (0..=segments).rev() {
+        let now = now.before(apart * u32::try_from(INDEXED).expect("a small number") * segment);
+        while log.index(&id, &shards, now).await.expect("the index is written") {}
+    }
     state(deliveries / 2 + 1).0
 }
