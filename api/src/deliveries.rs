@@ -320,8 +320,8 @@ pub struct Counted {
     /// The number of deliveries by status for each hour in which they were created, oldest first. Hours without
     /// deliveries are omitted.
     pub hours: Vec<Hour>,
-    /// The number of failed deliveries by the reason for their last failure, most frequent first. If `complete_since`
-    /// is present, only deliveries created since then are counted.
+    /// The number of failed deliveries by the reason for their last failure, most frequent first. Only the newest 1,000
+    /// failed deliveries are included.
     pub failures: Vec<FailureReason>,
     /// All current pending, failed and held deliveries, regardless of when they were created.
     pub open: OpenDeliveries,
@@ -341,7 +341,7 @@ pub struct Counts {
     pub pending: u32,
     /// The number of deliveries that succeeded.
     pub delivered: u32,
-    /// The number of deliveries that failed permanently, not counting tests.
+    /// The number of deliveries that failed permanently.
     pub failed: u32,
     /// The number of deliveries that are held, because their endpoint is inactive or because no program has received
     /// them yet.

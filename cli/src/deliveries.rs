@@ -225,6 +225,7 @@ fn next_attempt(at: &Timestamp) -> String {
 }
 
 fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
+    let failed = total.failed;
     let total = [
         (Status::Delivered, total.delivered),
         (Status::Ended, total.ended),
@@ -237,6 +238,10 @@ fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<()
         say("")?;
         let reasons = failures.iter().map(|one| vec![cell(&one.reason), cell(&one.count)]);
         table::print(REASONS, &reasons.collect::<Vec<_>>())?;
+    }
+    let with_reason: u32 = failures.iter().map(|one| one.count).sum();
+    if with_reason < failed {
+        note(&format!("The reasons are those of the newest {with_reason} failed deliveries."));
     }
     if !complete {
         note("There are too many deliveries, so only the newest were counted.");

@@ -187,7 +187,7 @@ fn large() -> Vec<Aimed> {
 /// Worlds whose tables accept fewer write units than a tenant with large events uses for four seconds, beside a healthy
 /// tenant. Each payload belongs to one delivery, or is shared by several.
 fn throttled() -> Vec<Aimed> {
-    let worlds = [("throttled", 0, Audience::Callback, 250), ("throttled and shared", 4, Audience::Endpoints, 290)];
+    let worlds = [("throttled", 0, Audience::Callback, 250), ("throttled and shared", 4, Audience::Endpoints, 300)];
     let worlds = worlds.map(|(name, endpoints, audience, units)| {
         let fails = || receiver(&[(5, BROKEN)], Manner::Prompt);
         let good = tenant(vec![receiver(&[], Manner::Prompt)]);

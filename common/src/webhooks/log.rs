@@ -16,7 +16,7 @@
 //! - Parked attempts: `parked/<tenant>`.
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
-//! - The index of jobs and `webhook-id`s: `index/<tenant>`.
+//! - The index of jobs and `webhook-id`s, and the totals of each hour: `index/<tenant>`.
 //!
 //! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.
 
@@ -35,6 +35,7 @@ mod room;
 pub mod search;
 mod states;
 mod table;
+mod totals;
 
 pub use self::{
     payload::Shared,

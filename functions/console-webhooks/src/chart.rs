@@ -6,7 +6,7 @@ use common::{
     id::EndpointId,
     presentation::times,
     timestamp::Timestamp,
-    webhooks::log::count::{Counts, Statistics},
+    webhooks::log::count::{Counts, Details, Statistics},
 };
 use maud::{Markup, html};
 
@@ -31,7 +31,7 @@ const PARTS: [(&str, &str); 5] = [
 
 /// Returns the start of the chart.
 pub(crate) fn since(now: Timestamp) -> Timestamp {
-    now.before(HOUR * (HOURS - 1))
+    now.hour().before(HOUR * (HOURS - 1))
 }
 
 /// An hour of the chart.
@@ -56,11 +56,11 @@ impl Column {
     }
 }
 
-fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
+fn columns(counted: &Statistics, details: &Details, now: Timestamp) -> Vec<Column> {
     let columns = (0..HOURS).map(|column| {
         let hour = now.hour().before(HOUR * (HOURS - 1 - column));
         let counts = counted.hours.get(&hour).copied().unwrap_or_default();
-        Column { x: column * STEP, hour, counts, retried: counted.retried.get(&hour).copied().unwrap_or_default() }
+        Column { x: column * STEP, hour, counts, retried: details.retried.get(&hour).copied().unwrap_or_default() }
     });
     columns.collect()
 }
@@ -68,7 +68,7 @@ fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
 /// Draws a small chart without a scale, with the totals as text. `name` is the name of the endpoint, for screen
 /// readers.
 pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) -> Markup {
-    let columns = columns(counted, now);
+    let columns = columns(counted, &Details::default(), now);
     let highest = highest(&columns);
     let mut paths = PARTS.map(|(class, _)| (class, String::new()));
     for column in &columns {
@@ -91,14 +91,20 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
 }
 
 /// Draws a chart with a scale, hours and a legend. Each bar links to its hour's deliveries, like the rows of the table.
-pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now: Timestamp) -> Markup {
+pub(crate) fn large(
+    counted: &Statistics,
+    details: &Details,
+    endpoint: EndpointId,
+    held: &str,
+    now: Timestamp,
+) -> Markup {
     if is_empty(counted) {
-        return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are counted only while pending." } } };
+        return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };
     }
-    let columns = columns(counted, now);
+    let columns = columns(counted, details, now);
     let highest = highest(&columns);
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
-    let are_parts = [is_open_part, is_open_part, is_open_part, is_part, is_part];
+    let are_parts = [is_open_part, is_open_part, is_open_part, is_part || details.since.is_some(), is_part];
     let sums = columns.iter().fold([0; 5], |sums: [u32; 5], column| {
         let parts = column.parts();
         std::array::from_fn(|part| sums.get(part).copied().unwrap_or(0) + parts.get(part).copied().unwrap_or(0))
@@ -131,16 +137,24 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now:
             @for (((class, words), sum), is_part) in PARTS.iter().zip(sums).zip(are_parts).rev() {
                 li {
                     svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
-                    " " @if *class == "held" && held != "held" { "To fetch" } @else { (words) } " " strong { (sum) @if is_part { "+" } }
+                    " "
+                    @match *class {
+                        "held" if held != "held" => "To fetch",
+                        "delivered" if details.since.is_some() => "Delivered",
+                        _ => (words),
+                    }
+                    " " strong { (sum) @if is_part { "+" } }
                 }
             }
             li .soft { "Hours in UTC" }
         }
         p .soft {
-            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are counted only while pending."
+            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
-                " Successes before " (times::hour(since)) " are not included: only the newest 1,000 "
-                "deliveries are read."
+                " Successes before " (times::hour(since)) " are not included, because there are too many other deliveries."
+            }
+            @if let Some(since) = details.since {
+                " Retries are known only for the newest 1,000 deliveries, since " (times::hour(since)) "."
             }
         }
     }

@@ -10,7 +10,7 @@ use common::{
         delivery::{Attempt, Delivery},
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
-            count::{Bound, Statistics},
+            count::{Details, Statistics},
             open::{Backlog, Open},
         },
     },
@@ -26,16 +26,20 @@ pub(crate) struct Known {
     pub(crate) open: Open,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
-    /// The deliveries from the last 24 hours that were read.
+    /// The deliveries from the last 24 hours.
     pub(crate) counted: Statistics,
-    /// Whether delivered ones were read. Otherwise, only `open` is known.
+    /// Whether delivered ones were counted. Otherwise, only `open` is known.
     pub(crate) is_counted: bool,
+    /// Details of the newest deliveries, on the endpoint's page.
+    pub(crate) details: Details,
     /// Since when the endpoint is failing, if it is.
     pub(crate) failing_since: Option<Timestamp>,
     /// Whether a delivery is known to have succeeded since a user enabled the endpoint; also true if none did.
     pub(crate) is_proven: bool,
 }
 
+/// The maximum number of newest deliveries to read for all endpoints together: those that no total contains yet.
+const READ: usize = 20_000;
 /// The number of endpoints whose logs are read concurrently.
 const CONCURRENCY: usize = 10;
 /// The number of an endpoint's newest deliveries to search for a success.
@@ -43,13 +47,12 @@ const LOOKED_AT: usize = 300;
 
 impl Known {
     /// Reads the numbers of endpoints. Delivered deliveries, and the last ones of a long backlog, are counted only for the
-    /// first `counted` endpoints. `bound` limits the reads of delivered ones, for all of them together.
+    /// first `counted` endpoints.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
         endpoints: Vec<EndpointView>,
         counted: usize,
-        bound: Bound,
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
@@ -58,7 +61,7 @@ impl Known {
         let (mut open, others) =
             tokio::try_join!(app.log.open(tenant, first, now), app.log.open_briefly(tenant, others, now))?;
         open.extend(others);
-        let counting = app.log.count(tenant, first, &open, chart::since(now), bound, now);
+        let counting = app.log.count(tenant, first, &open, chart::since(now), READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
         let proving = Self::proven(app, tenant, endpoints.get(..counted).unwrap_or_default(), now);
         let (statistics, read, proven) = tokio::try_join!(counting, app.log.known(tenant, &oldest), proving)?;
@@ -69,6 +72,7 @@ impl Known {
                 oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),
                 is_counted: statistics.is_some(),
                 counted: statistics.unwrap_or_default(),
+                details: Details::default(),
                 failing_since: endpoint.health.failing_since(now),
                 is_proven: proven.next().unwrap_or(true),
                 endpoint,
@@ -107,7 +111,7 @@ impl Known {
     /// failed. If older successes were not read, both are counted from `complete_since`.
     pub(crate) fn successes(&self, now: Timestamp) -> (usize, usize) {
         let since = self.counted.complete_since.unwrap_or_else(|| chart::since(now));
-        let failed = self.open.failed.newest.iter().filter(|at| **at >= since).count();
+        let failed = self.open.failed.newest.iter().filter(|id| id.created_at() >= since).count();
         let delivered = usize::try_from(self.counted.total.delivered).unwrap_or(usize::MAX);
         (delivered, delivered.saturating_add(failed))
     }
@@ -154,7 +158,7 @@ pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
 
 /// Returns the deliveries in a backlog that were created in this period.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
-    let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();
+    let newest: Vec<_> = backlog.newest.iter().copied().filter(|id| time.contains(&id.created_at())).collect();
     Backlog {
         count: newest.len(),
         is_longer: backlog.is_longer && backlog.newest_since.is_none_or(|counted| time.start < counted),

@@ -17,10 +17,7 @@ use common::{
     http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::log::{
-        count::{Bound, Statistics},
-        recovery::Recovery,
-    },
+    webhooks::log::{count::Statistics, recovery::Recovery},
 };
 use maud::{Markup, Render, html};
 
@@ -46,8 +43,6 @@ const COUNTED: usize = 10;
 const FEW: usize = 10;
 /// The maximum number of banners, so that the table stays visible.
 const BANNERS: usize = 3;
-/// The maximum number of newest deliveries to read for all endpoints on a page together.
-const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(
@@ -71,10 +66,8 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let mut selection = Selection::of(&link);
     let found = selection.apply(&mut endpoints, now);
     let (shown, pages) = selection.take(&mut endpoints, SHOWN);
-    let (rows, elsewhere) = tokio::try_join!(
-        Known::read(&app, tenant, shown, COUNTED, Bound::Deliveries(READ), now),
-        elsewhere(&app, tenant, endpoints, now)
-    )?;
+    let (rows, elsewhere) =
+        tokio::try_join!(Known::read(&app, tenant, shown, COUNTED, now), elsewhere(&app, tenant, endpoints, now))?;
     let (banners, more) = {
         let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
         let more = all.len().saturating_sub(BANNERS);

@@ -69,7 +69,7 @@ impl Failed {
             app.endpoints.list(tenant).await?.into_iter().partition(|endpoint| endpoint.active);
         let mut destinations: Vec<_> = active.iter().map(EndpointView::shards).collect();
         destinations.push(Shard::first(DestinationId::Callback, SHARDS).collect());
-        let mut failed = app.log.failed(tenant, &destinations, now).await?;
+        let mut failed = app.log.failed_briefly(tenant, &destinations, now).await?;
         let callbacks = failed.pop().unwrap_or_default();
         let endpoints = active.into_iter().zip(failed).filter(|(_, failed)| failed.count > 0).collect();
         Ok(Self { endpoints, callbacks, inactive: inactive.len() })

@@ -46,7 +46,7 @@ pub(crate) enum State {
 impl State {
     /// Derives the state from the endpoint's item and its deliveries.
     pub(crate) fn of(known: &Known) -> Self {
-        let Known { endpoint, open, oldest_pending, counted, is_counted, failing_since, is_proven } = known;
+        let Known { endpoint, open, oldest_pending, counted, is_counted, failing_since, is_proven, .. } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
         let (failed, held) = (open.failed.count, known.held().count);
         let is_late = matches!(endpoint.health.gate, Gate::Late { .. });

@@ -15,11 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::{EndpointView, Endpoints},
-        log::{
-            Log,
-            count::{Bound, Statistics},
-            open::Backlog,
-        },
+        log::{Log, count::Statistics, open::Backlog},
     },
 };
 
@@ -33,8 +29,10 @@ common::from_env! {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The maximum number of pages of successes to read and count.
-const PAGES: usize = 16;
+/// The maximum number of newest deliveries to read: those that no total contains yet.
+const READ: usize = 20_000;
+/// The maximum number of failed deliveries whose reasons are counted.
+const REASONS: usize = 1000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -46,9 +44,10 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesRead)
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
         .description(
-            "Each delivery is counted in the hour in which it was created. Pending, failed and held deliveries are \
-             counted up to 10,000 per status and destination. Successes are counted from newest to oldest, up to a \
-             limit; `complete_since` shows how far back they are complete. Tests are counted only while pending.",
+            "Each delivery is counted in the hour in which it was created. The counts are exact. Only if there are more \
+             than 10,000 undelivered deliveries per status and destination, or 20,000 new ones in a few minutes, older \
+             ones are not counted; `complete_since` shows how far back the counts are complete. In a large log, the \
+             period begins at a full hour: `since` in the response is its start. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
@@ -78,10 +77,13 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
     let shards = [shards];
     let open = app.log.open(tenant, &shards, now).await?;
-    let counting = app.log.count(tenant, &shards, &open, since, Bound::Pages(PAGES), now);
+    let counting = app.log.count(tenant, &shards, &open, since, READ, now);
     let (mut counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let open = open.into_iter().next().unwrap_or_default();
-    let Statistics { total, hours, reasons, complete_since, .. } = counted.pop().unwrap_or_default();
+    let Statistics { since: start, total, hours, complete_since, .. } = counted.pop().unwrap_or_default();
+    let since = start.unwrap_or(since);
+    let failed = open.failed.newest.iter().filter(|id| id.created_at() >= since).take(REASONS).copied();
+    let reasons = app.log.reasons(tenant, &failed.collect::<Vec<_>>()).await?;
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| FailureReason { reason, count }).collect();
     failures.sort_by_key(|failure| Reverse(failure.count));
     let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, held, ended })| Hour {

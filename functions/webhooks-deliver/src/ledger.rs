@@ -210,10 +210,15 @@ impl Ledger {
     async fn store(&self, ended: Vec<Ended>, is_repeated: impl Fn(usize) -> bool) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
-        self.put_index_rows(&mut entries, now).await;
+        self.put_late_rows(&mut entries, now).await;
         let rows = entries.iter().enumerate();
         let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
-        let (unwritten, unshared) = tokio::join!(self.log.put(rows), self.put_shared(&entries, now));
+        let requests = new(&entries).filter_map(|(number, entry)| {
+            Some((number, self.log.index_request(&entry.ended.due.tenant, &entry.after, now)?))
+        });
+        // Without a request, later deliveries request the index.
+        let (unwritten, unshared, _) =
+            tokio::join!(self.log.put(rows), self.put_shared(&entries, now), self.log.put(requests.collect()));
         fail(&mut entries, unwritten.into_iter().chain(unshared));
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
@@ -298,11 +303,10 @@ impl Ledger {
         ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now))
     }
 
-    /// Writes the rows by which deliveries are found, before their states. A success is logged even without them.
-    async fn put_index_rows(&self, entries: &mut [Entry], now: Timestamp) {
-        let is_new = |entry: &Entry| matches!(entry.plan, Plan::LogSuccess | Plan::Begin { .. });
-        let rows = entries.iter().enumerate().filter(|(_, entry)| is_new(entry)).flat_map(|(number, entry)| {
-            self.log.index_rows(&entry.ended.due.tenant, &entry.after, now).map(move |row| (number, row))
+    /// Writes the rows of late deliveries, before their states. A success is logged even without them.
+    async fn put_late_rows(&self, entries: &mut [Entry], now: Timestamp) {
+        let rows = new(entries).flat_map(|(number, entry)| {
+            self.log.late_rows(&entry.ended.due.tenant, &entry.after, now).into_iter().map(move |row| (number, row))
         });
         let mut unwritten = self.log.put(rows.collect()).await;
         unwritten.retain(|(number, _)| entries.get(*number).is_some_and(|entry| entry.plan != Plan::LogSuccess));
@@ -376,7 +380,7 @@ impl Ledger {
                 if is_here && matches!(entry.written, Err(Error::Busy)) {
                     entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
                     let state = self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now);
-                    let rows = self.log.index_rows(&tenant, &entry.after, now).chain([state]);
+                    let rows = self.log.late_rows(&tenant, &entry.after, now).into_iter().chain([state]);
                     moved.extend(rows.map(|row| (number, row)));
                     entry.written = Ok(());
                 }
@@ -484,6 +488,11 @@ impl Ledger {
         })
         .await
     }
+}
+
+/// The entries whose deliveries enter the log, with their numbers.
+fn new(entries: &[Entry]) -> impl Iterator<Item = (usize, &Entry)> {
+    entries.iter().enumerate().filter(|(_, entry)| matches!(entry.plan, Plan::LogSuccess | Plan::Begin { .. }))
 }
 
 /// Marks entries that were not stored.

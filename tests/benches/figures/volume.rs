@@ -136,8 +136,8 @@ async fn fill(world: &World, tenant: &Tenant, endpoints: &[String], deliveries: 
         (
             (),
             match delivery.status {
-                Status::Delivered => log.delivered_row(&id, &delivery, &payload, now),
-                _ => log.first_row(&id, &delivery, None, now),
+                Status::Delivered => log.delivered_row(&id, &delivery, &payload, delivery.id.created_at()),
+                _ => log.first_row(&id, &delivery, None, delivery.id.created_at()),
             },
         )
     };

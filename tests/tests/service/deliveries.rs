@@ -91,19 +91,20 @@ impl Book {
         self.now.before(time)
     }
 
-    /// Writes deliveries as `webhooks-deliver` does after one attempt.
+    /// Writes deliveries as `webhooks-deliver` does after one attempt, at the time of their events.
     pub(crate) async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
+            let at = draft.at;
             let (delivery, payload) = draft.delivery(&tenant);
             rows.extend(match delivery.status {
-                Status::Delivered => vec![self.log.delivered_row(&tenant, &delivery, &payload, self.now)],
-                _ => self.log.payload_rows(&tenant, &delivery.id, &payload, self.now),
+                Status::Delivered => vec![self.log.delivered_row(&tenant, &delivery, &payload, at)],
+                _ => self.log.payload_rows(&tenant, &delivery.id, &payload, at),
             });
             deliveries.push(delivery);
         }
         let states = deliveries.iter().filter(|delivery| delivery.status != Status::Delivered);
-        let states = states.map(|delivery| self.log.first_row(&tenant, delivery, None, self.now));
+        let states = states.map(|delivery| self.log.first_row(&tenant, delivery, None, delivery.id.created_at()));
         assert!(self.log.begin(states.collect()).await.iter().all(Result::is_ok));
         self.put(rows).await;
         deliveries

@@ -9,6 +9,7 @@ use crate::{
     ambient,
     id::{EndpointId, NotAnId, TenantId},
     issue::Problem,
+    timestamp::Timestamp,
 };
 
 /// Identifies a delivery within its tenant. The id is also the key of the delivery in the log, so a lookup does not
@@ -63,6 +64,12 @@ impl DeliveryId {
     /// The first half of the id.
     pub(in crate::webhooks) fn shard(&self) -> Shard {
         Shard { destination: self.destination, number: self.shard }
+    }
+
+    /// When the event entered its queue.
+    #[must_use]
+    pub fn created_at(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.at.get())
     }
 
     /// The second half of the id, which sorts by time.

@@ -140,18 +140,19 @@ impl Endpoints {
         let is_known = |delivery: &Delivery| known.values().any(|known| known.webhook_id == delivery.webhook_id);
         let body = Body::from(notice.body(failures, now)?);
         let new: Vec<_> = deliveries.into_iter().filter(|delivery| !is_known(delivery)).collect();
+        // `now` is when the sweep began, up to a minute ago.
+        let entered = now.max(Timestamp::now());
         let rows = new.iter().flat_map(|delivery| {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
             let payload = log.payload_rows(tenant, &delivery.id, &payload, now);
-            // `now` is when the sweep began, up to a minute ago.
-            let late = log.index_rows(tenant, delivery, now.max(Timestamp::now()));
+            let late = log.late_rows(tenant, delivery, entered);
             payload.into_iter().chain([log.due_row(tenant, delivery, now)]).chain(late)
         });
         log.put_all(rows).await?;
         for delivery in &new {
             // Another process may have written the state in the meantime.
-            let state = log.first_row(tenant, delivery, None, now);
+            let state = log.first_row(tenant, delivery, None, entered);
             log.begin_in(Transaction::new("announcing a notice"), state).try_commit(&self.dynamodb).await?;
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);

@@ -1,19 +1,23 @@
-//! Counts of deliveries by status, hour and reason.
+//! Counts of deliveries by status and hour.
 //!
-//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
-//! reading them, newest first, up to a bound, because counters would cost writes. If older deliveries were not read,
-//! the counts include the start of the complete part. Tests are counted only while pending.
+//! Undelivered deliveries are counted through their [index](super::open). The others in the [totals](super::totals) of
+//! an hour were delivered. Only deliveries that no total contains yet are read, newest first, up to a bound; if older
+//! ones were not read, the counts include the start of the complete part. Tests are not counted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 pub use api::deliveries::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_AT, LAST_MS, LAST_OUTCOME, MS, OUTCOME, STATUS},
+    items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_AT, LAST_MS, MS, STATUS},
     open::{Backlog, Open},
     search::{Filter, KeyRange, id, moment},
     table::Log,
+    totals::Totals,
 };
 use crate::{
     aws::{
@@ -21,11 +25,11 @@ use crate::{
         dynamo::{Item, Record, number, query_page, text},
         expression::{Condition, filter, select},
     },
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, Shard, Status},
+        delivery::{DeliveryId, DestinationId, Shard, Status},
         event::EventName,
     },
 };
@@ -33,58 +37,27 @@ use crate::{
 /// Delivery counts for a tenant or an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
+    /// The start of the counted period.
+    pub since: Option<Timestamp>,
     /// The counts of all deliveries.
     pub total: Counts,
     /// The counts by the hour when the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// The failed deliveries read with [`Bound::Pages`], by the outcome of the last attempt.
-    pub reasons: BTreeMap<String, u32>,
     /// The start of the complete part, if older deliveries were not counted.
     pub complete_since: Option<Timestamp>,
-    /// Like `complete_since`, but for pending, failed and held deliveries only.
+    /// Like `complete_since`, but for undelivered deliveries only.
     pub open_since: Option<Timestamp>,
-    /// The deliveries read with [`Bound::Details`] that needed more than one attempt, by hour.
+}
+
+/// Details of a destination's newest deliveries.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    /// The deliveries that needed more than one attempt, by the hour when they were created.
     pub retried: BTreeMap<Timestamp, u32>,
-    /// The durations, in milliseconds, of successful attempts at deliveries read with [`Bound::Details`].
+    /// The durations, in milliseconds, of successful attempts.
     pub durations: Vec<u32>,
-}
-
-/// The maximum number of deliveries to read, over all destinations and their shards. Each shard is read at least once.
-#[derive(Clone, Copy, Debug)]
-pub enum Bound {
-    /// This many deliveries. Only the keys of delivered ones are read, so ended ones are not counted.
-    Deliveries(usize),
-    /// This many deliveries, each with its number of attempts and the duration of its last attempt.
-    Details(usize),
-    /// This many pages of a thousand deliveries or a megabyte each. If there are more shards than pages, each shard gets
-    /// a smaller page.
-    Pages(usize),
-    /// A page of this many deliveries.
-    Page(usize),
-}
-
-impl Bound {
-    /// The share of the bound that each of `parts` parts gets.
-    fn share(self, parts: usize) -> Self {
-        let share = |all: usize| (all / parts.max(1)).max(1);
-        match self {
-            Self::Deliveries(most) => Self::Deliveries(share(most)),
-            Self::Details(most) => Self::Details(share(most)),
-            Self::Pages(pages) if pages < parts => Self::Page((pages * PAGE / parts).max(LEAST)),
-            Self::Pages(pages) => Self::Pages(share(pages)),
-            Self::Page(most) => Self::Page(share(most).max(LEAST)),
-        }
-    }
-
-    /// The rest of the bound after `read` deliveries. Pages are read in one round, because each is large.
-    fn less(self, read: usize) -> Option<Self> {
-        let left = |most: usize| most.checked_sub(read).filter(|left| *left > 0);
-        match self {
-            Self::Deliveries(most) => left(most).map(Self::Deliveries),
-            Self::Details(most) => left(most).map(Self::Details),
-            Self::Pages(_) | Self::Page(_) => None,
-        }
-    }
+    /// The start of the complete part, if older deliveries were not read.
+    pub since: Option<Timestamp>,
 }
 
 /// A part of a shard to read. `destination` is the index of its destination in the request.
@@ -92,31 +65,32 @@ struct Part {
     destination: usize,
     shard: Shard,
     range: KeyRange,
-    bound: Bound,
+    /// The maximum number of deliveries to read.
+    most: usize,
 }
 
 /// A part that was read.
 struct Counted {
     part: Part,
-    statistics: Statistics,
+    /// The successes.
+    delivered: Vec<DeliveryId>,
     /// The number of items that were read.
     read: usize,
     /// The key of the newest delivery that was not read, if there is one.
     next: Option<String>,
 }
 
-/// The number of deliveries per page. A call that reads more may time out.
-const PAGE: usize = 1000;
-/// The minimum number of deliveries in a smaller page.
-const LEAST: usize = 20;
 /// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;
+/// The length of the periods that are counted.
+const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The name of the test event.
 const TEST: &str = EventName::Test.as_str();
 
 impl Log {
-    /// Counts the deliveries to each destination that were created at `since` or later: the undelivered ones in `open`,
-    /// and the others up to `bound`. Each destination is a list of shards.
+    /// Counts the deliveries to each destination that were created at `since` or later, or in the hour of `since` if the
+    /// log has the totals of that hour. Each destination is a list of shards, and `open` are its undelivered deliveries.
+    /// At most `most` of the deliveries that no total contains are read.
     ///
     /// Each destination gets the same share of the bound. If some destinations need less, the others get the rest.
     pub async fn count(
@@ -125,36 +99,44 @@ impl Log {
         destinations: &[Vec<Shard>],
         open: &[Open],
         since: Timestamp,
-        bound: Bound,
+        most: usize,
         now: Timestamp,
     ) -> Result<Vec<Statistics>> {
+        let totals = self.totals(tenant, since).await?;
         let range = self.range(&Filter { since: Some(since), ..Filter::default() }, None, now);
+        let range = totals.uncovered().max(range.start().clone()).min(range.end().clone())..=range.end().clone();
         let parts = destinations.iter().enumerate().flat_map(|(destination, shards)| {
-            let bound = bound.share(destinations.len()).share(shards.len());
+            let most = share(share(most, destinations.len()), shards.len());
             let range = &range;
-            shards.iter().map(move |shard| Part { destination, shard: *shard, range: range.clone(), bound })
+            shards.iter().map(move |shard| Part { destination, shard: *shard, range: range.clone(), most })
         });
         let mut parts: Vec<_> = parts.collect();
-        let mut counted = vec![Statistics::default(); destinations.len()];
+        let since = totals.start(since);
+        let mut counted = vec![Statistics { since: Some(since), ..Statistics::default() }; destinations.len()];
         for is_last in [false, true] {
             let calls: Vec<_> = parts.drain(..).map(|part| self.count_part(tenant, part)).collect();
             let read: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
             let unread = read.iter().filter(|part| part.next.is_some()).count();
-            let left = bound.less(read.iter().map(|part| part.read).sum()).filter(|_| !is_last);
-            for Counted { part, statistics, next, .. } in read {
+            let left = most.saturating_sub(read.iter().map(|part| part.read).sum());
+            for Counted { part, delivered, next, .. } in read {
                 let Some(sum) = counted.get_mut(part.destination) else { continue };
-                match (next, left) {
-                    (Some(next), Some(left)) => {
-                        sum.add_part(statistics, None);
+                delivered.iter().for_each(|id| sum.hour(id).delivered += 1);
+                match next {
+                    Some(next) if left > 0 && !is_last => {
                         let range = part.range.start().clone()..=next;
-                        parts.push(Part { range, bound: left.share(unread), ..part });
+                        parts.push(Part { range, most: share(left, unread), ..part });
                     }
-                    (next, _) => sum.add_part(statistics, next.and_then(|next| created(part.shard, &next))),
+                    next => {
+                        let read_since = next.and_then(|next| created(part.shard, &next));
+                        sum.complete_since = sum.complete_since.max(read_since);
+                    }
                 }
             }
         }
-        for (sum, open) in counted.iter_mut().zip(open) {
+        for ((sum, shards), open) in counted.iter_mut().zip(destinations).zip(open) {
             sum.add_open(open, since);
+            sum.add_covered(&totals, shards, open, since);
+            sum.hours.retain(|_, counts| *counts != Counts::default());
             sum.hours.values().for_each(|counts| sum.total += *counts);
         }
         Ok(counted)
@@ -162,28 +144,59 @@ impl Log {
 
     async fn count_part(&self, tenant: &TenantId, part: Part) -> Result<Counted> {
         let query = self.query_shard(tenant, part.shard, &part.range).scan_index_forward(false);
-        let (query, most, pages) = match part.bound {
-            // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
-            Bound::Deliveries(most) => (filter(select(query, &[DELIVERY]), is_success()), most, 1),
-            Bound::Details(most) => (select(query, &[DELIVERY, EVENT, STATUS, ATTEMPTS, LAST_MS]), most, 1),
-            Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), PAGE, pages),
-            Bound::Page(most) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), most, 1),
-        };
-        let (mut statistics, mut read, mut start, mut next) = (Statistics::default(), 0, None, None);
-        for page in 1..=pages {
+        // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
+        let query = filter(select(query, &[DELIVERY]), is_success());
+        let (mut delivered, mut read, mut start) = (Vec::new(), 0, None);
+        loop {
             // Reads one more than is counted, to detect further deliveries.
-            let limit = if page == pages { most.saturating_add(1) } else { most };
-            let answer = query_page(query.clone().set_exclusive_start_key(start), limit, "counting deliveries").await?;
-            read += answer.read;
-            start = answer.last;
-            next = start.as_ref().filter(|_| page == pages).and_then(moment).map(str::to_owned);
-            let items = answer.items.iter().filter(|item| next.is_none() || moment(item) != next.as_deref());
-            items.for_each(|item| statistics.add(part.shard, item));
-            if start.is_none() {
-                break;
+            let limit = part.most.saturating_sub(read).saturating_add(1);
+            let page = query_page(query.clone().set_exclusive_start_key(start), limit, "counting deliveries").await?;
+            read += page.read;
+            start = page.last;
+            let next = start.as_ref().filter(|_| read > part.most).and_then(moment).map(str::to_owned);
+            let items = page.items.iter().filter(|item| next.is_none() || moment(item) != next.as_deref());
+            delivered.extend(items.filter_map(|item| id(part.shard, item)));
+            if start.is_none() || next.is_some() {
+                return Ok(Counted { part, delivered, read, next });
             }
         }
-        Ok(Counted { part, statistics, read, next })
+    }
+
+    /// Reads the newest deliveries of a destination that were created at `since` or later, about `most` of them.
+    pub async fn details(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        since: Timestamp,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<Details> {
+        let range = self.range(&Filter { since: Some(since), ..Filter::default() }, None, now);
+        let reads = shards.iter().map(async |shard| {
+            let query = self.query_shard(tenant, *shard, &range).scan_index_forward(false);
+            let query = select(query, &[DELIVERY, EVENT, STATUS, ATTEMPTS, LAST_MS]);
+            let page = query_page(query, share(most, shards.len()), "reading the newest deliveries").await?;
+            Ok::<_, Error>((*shard, page))
+        });
+        let reads: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let mut details = Details::default();
+        for (shard, page) in reads {
+            page.items.iter().for_each(|item| details.add(shard, item));
+            details.since =
+                details.since.max(page.last.as_ref().and_then(moment).and_then(|next| created(shard, next)));
+        }
+        Ok(details)
+    }
+
+    /// Counts failed deliveries by the outcome of their last attempts. Reads the states of all of them.
+    pub async fn reasons(&self, tenant: &TenantId, failed: &[DeliveryId]) -> Result<BTreeMap<String, u32>> {
+        let mut reasons = BTreeMap::new();
+        for delivery in self.known(tenant, failed).await?.into_values().filter(|it| it.status == Status::Failed) {
+            if let Some(last) = delivery.last_attempt {
+                *reasons.entry(last.outcome.into_owned()).or_default() += 1;
+            }
+        }
+        Ok(reasons)
     }
 
     /// Whether an attempt that began at `since` or later has delivered an event to the destination with these shards.
@@ -228,56 +241,65 @@ fn created(shard: Shard, next: &str) -> Option<Timestamp> {
     id.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)))
 }
 
-impl Statistics {
-    /// Adds the counts from a part of a shard. The shard was read completely from `read_since` on; `None` if all of it
-    /// was read.
-    fn add_part(&mut self, part: Self, read_since: Option<Timestamp>) {
-        self.complete_since = self.complete_since.max(read_since);
-        part.hours.into_iter().for_each(|(hour, counts)| *self.hours.entry(hour).or_default() += counts);
-        part.retried.into_iter().for_each(|(hour, count)| *self.retried.entry(hour).or_default() += count);
-        self.durations.extend(part.durations);
-        part.reasons.into_iter().for_each(|(reason, count)| *self.reasons.entry(reason).or_default() += count);
-    }
+/// The share of `most` that each of `parts` parts gets.
+fn share(most: usize, parts: usize) -> usize {
+    (most / parts.max(1)).max(1)
+}
 
-    /// Adds a delivery that was read. Pending, failed and held deliveries are counted through the index instead.
-    fn add(&mut self, shard: Shard, item: &Item) {
-        let record = Record::new("delivery", item);
-        if record.optional_text(EVENT) == Some(TEST) {
-            return;
-        }
-        let status = record.optional_parsed(STATUS).map(|status| status.unwrap_or(Status::Delivered));
-        let Some((id, status)) = id(shard, item).zip(status.ok()) else { return };
-        let last = item.get(LAST.name()).and_then(|last| Some(Record::new("attempt", last.as_m().ok()?)));
-        let hour = Timestamp::from_millisecond(id.at.get()).hour();
-        match status {
-            Status::Delivered => {
-                self.hours.entry(hour).or_default().delivered += 1;
-                if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
-                    *self.retried.entry(hour).or_default() += 1;
-                }
-                self.durations.extend(last.and_then(|last| last.optional_integer::<u32>(MS)));
-            }
-            Status::Ended => self.hours.entry(hour).or_default().ended += 1,
-            Status::Failed => {
-                if let Some(reason) = last.and_then(|last| last.optional_text(OUTCOME)) {
-                    *self.reasons.entry(reason.to_owned()).or_default() += 1;
-                }
-            }
-            Status::Pending | Status::Held => {}
-        }
+impl Statistics {
+    /// The counts of the hour when a delivery was created.
+    fn hour(&mut self, id: &DeliveryId) -> &mut Counts {
+        self.hours.entry(id.created_at().hour()).or_default()
     }
 
     /// Adds the undelivered deliveries that were created at `since` or later.
     fn add_open(&mut self, open: &Open, since: Timestamp) {
         let mut add = |backlog: &Backlog, one: Counts| {
-            for at in backlog.newest.iter().filter(|at| **at >= since) {
-                *self.hours.entry(at.hour()).or_default() += one;
+            for id in backlog.newest.iter().filter(|id| id.created_at() >= since) {
+                *self.hour(id) += one;
             }
             self.open_since = self.open_since.max(backlog.newest_since.filter(|read| *read > since));
         };
         add(&open.pending, Counts { pending: 1, ..Counts::default() });
         add(&open.failed, Counts { failed: 1, ..Counts::default() });
         add(&open.held, Counts { held: 1, ..Counts::default() });
+        add(&open.ended, Counts { ended: 1, ..Counts::default() });
         self.complete_since = self.complete_since.max(self.open_since);
+    }
+
+    /// Adds the deliveries that the totals contain and that are not in `open`.
+    fn add_covered(&mut self, totals: &Totals, shards: &[Shard], open: &Open, since: Timestamp) {
+        let destinations: BTreeSet<DestinationId> = shards.iter().map(|shard| shard.destination).collect();
+        let mut delivered: BTreeMap<Timestamp, u32> = totals.of(&destinations).collect();
+        for id in [&open.pending, &open.failed, &open.held, &open.ended].into_iter().flat_map(|open| &open.newest) {
+            if let Some(delivered) = delivered.get_mut(&id.created_at().hour()).filter(|_| totals.contain(id)) {
+                *delivered = delivered.saturating_sub(1);
+            }
+        }
+        // If not all undelivered deliveries of an hour are known, neither are its delivered ones.
+        let is_known = |hour: Timestamp| hour >= since.hour() && self.open_since.is_none_or(|open| hour >= open);
+        let known: Vec<_> = delivered.into_iter().filter(|(hour, _)| is_known(*hour)).collect();
+        if let Some(open) = self.open_since.filter(|open| totals.is_covered(*open)) {
+            self.complete_since =
+                self.complete_since.max(Some(open.before(Duration::from_millis(1)).hour().after(HOUR)));
+        }
+        for (hour, delivered) in known {
+            self.hours.entry(hour).or_default().delivered += delivered;
+        }
+    }
+}
+
+impl Details {
+    fn add(&mut self, shard: Shard, item: &Item) {
+        let record = Record::new("delivery", item);
+        let is_delivered = record.optional_parsed(STATUS).is_ok_and(|status| status == Some(Status::Delivered));
+        let Some(id) = id(shard, item).filter(|_| is_delivered && record.optional_text(EVENT) != Some(TEST)) else {
+            return;
+        };
+        if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
+            *self.retried.entry(id.created_at().hour()).or_default() += 1;
+        }
+        let last = item.get(LAST.name()).and_then(|last| Some(Record::new("attempt", last.as_m().ok()?)));
+        self.durations.extend(last.and_then(|last| last.optional_integer::<u32>(MS)));
     }
 }

@@ -12,44 +12,53 @@
 //! - `<start>/<end>/<part>`: a part. It is written before the segment.
 //! - `late/<hash>/<delivery>`: a delivery whose event is more than a minute old when it enters the log. It may belong to
 //!   a time that is already covered, so it is written before the state.
+//! - The [totals](super::totals) of each hour.
 //!
 //! An invocation that decides that a delivery is not late writes its state within [its timeout](AGE), so a segment never
 //! misses one. About one in [`SAMPLE`] deliveries requests the sweep of its tenant, so the part of the log that is not
 //! covered stays small whatever the rate, and a tenant with few deliveries has no segments.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, primitives::Blob, types::AttributeValue};
 use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use super::{
-    items::{DELIVERY, DESTINATION, JOB_ID},
+    items::{DELIVERY, DESTINATION, EVENT, JOB_ID, LATE},
     payload::PARTS,
     search::{KeyRange, id, moment},
     table::{Key, Log, Row},
+    totals::{Total, UNTIL, after, partition},
 };
 use crate::{
     aws::{
         batch::{CONCURRENCY, batch_write, delete_request},
         dynamo::{Item, Record, attributes, number, query_all, query_page, text},
-        expression::{put_if, select},
+        expression::select,
+        transaction::Transaction,
     },
     error::{Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, WebhookId, kept_job_id},
+    webhooks::{
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, WebhookId, kept_job_id},
+        event::EventName,
+    },
 };
 
 attributes! {
-    // The last moment of a segment, and the ids in a part.
-    UNTIL = "until", ENTRIES = "entries",
+    // The ids in a part.
+    ENTRIES = "entries",
 }
 
 /// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
-const LATE: Duration = Duration::from_secs(60);
-/// Deliveries are covered once they are this old: [`LATE`], the longest timeout of a function that writes deliveries (a
-/// minute, of `deliveries-wake`), and a minute for the differences between clocks.
+const LATE_AFTER: Duration = Duration::from_secs(60);
+/// Deliveries are covered once they are this old: [`LATE_AFTER`], the longest timeout of a function that writes
+/// deliveries (a minute, of `deliveries-wake`), and a minute for the differences between clocks.
 const AGE: Duration = Duration::from_secs(180);
 /// One delivery in this many requests the sweep.
 const SAMPLE: u128 = 1024;
@@ -57,6 +66,8 @@ const SAMPLE: u128 = 1024;
 const MOST: usize = 8192;
 /// The minimum number of deliveries to read from a shard at a time.
 const LEAST: usize = 64;
+/// The maximum number of hours in a segment, so that the totals of all fit into a transaction.
+const HOURS: usize = 80;
 /// The number of items that are deleted at a time.
 const FORGOTTEN: usize = 1000;
 /// The intended size of a part, in bytes: a strongly consistent read of it takes one unit.
@@ -70,6 +81,19 @@ const FORGETTING: &str = "forgetting an index";
 /// Something that deliveries are found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hash(u64);
+
+/// Whether a delivery that enters the log `now` is late.
+pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
+    now.since(id.created_at()) >= LATE_AFTER
+}
+
+/// A delivery that a segment covers.
+struct Covered {
+    id: DeliveryId,
+    job: String,
+    /// Whether it belongs to the totals of its hour.
+    is_counted: bool,
+}
 
 /// A covered part of the log, between two moments.
 #[derive(Debug)]
@@ -98,20 +122,22 @@ impl Hash {
 }
 
 impl Log {
-    /// Builds the rows to write before the state of a delivery that enters the log: those by which it is found if it is
-    /// late, and the request of its tenant's sweep, if it is one of the sample.
-    pub fn index_rows(
-        &self,
-        tenant: &TenantId,
-        delivery: &Delivery,
-        now: Timestamp,
-    ) -> impl Iterator<Item = Row> + use<> {
-        let is_late = now.since(Timestamp::from_millisecond(delivery.id.at.get())) >= LATE;
-        let hashes = is_late.then(|| Hash::all_of(&delivery.id, &delivery.job_id)).into_iter().flatten();
+    /// Builds the rows to write before the state of a delivery that enters the log `now`, if it is late.
+    pub fn late_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
+        if !is_late(&delivery.id, now) {
+            return Vec::new();
+        }
         let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
-        let late: Vec<_> = hashes.map(|hash| Row(self.item(key(hash), [], now))).collect();
+        let hashes = Hash::all_of(&delivery.id, &delivery.job_id);
+        let found = hashes.map(|hash| Row(self.item(key(hash), [], now))).into_iter();
+        found.chain((delivery.event != EventName::Test).then(|| self.late_row(tenant, &delivery.id, now))).collect()
+    }
+
+    /// Builds the row that requests the sweep of the tenant, if the delivery, which enters the log `now`, is one of the
+    /// sample.
+    pub fn index_request(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
         let is_of_sample = delivery.webhook_id.bits().is_multiple_of(SAMPLE);
-        late.into_iter().chain(is_of_sample.then(|| self.index_row(tenant, now.after(AGE))))
+        is_of_sample.then(|| self.index_row(tenant, now.after(AGE)))
     }
 
     /// Adds the oldest deliveries that are not covered yet to the index, if they are old enough. `shards` are all of the
@@ -125,19 +151,29 @@ impl Log {
         if range.is_empty() {
             return Ok(false);
         }
-        let (found, last) = self.oldest_of(tenant, shards, &range).await?;
+        let (mut found, last) = self.oldest_of(tenant, shards, &range).await?;
+        let hours: BTreeSet<_> = found.iter().map(|covered| covered.id.created_at().hour()).collect();
+        let later = hours.into_iter().nth(HOURS).map(|hour| Millis::new(hour.as_millisecond()).to_string());
+        let last = [last, later].into_iter().flatten().min();
         let (is_more, end) = (last.is_some(), last.unwrap_or(horizon));
-        let entries = found.iter().filter(|(id, _)| id.moment() <= end);
-        let entries = entries.flat_map(|(id, job)| Hash::all_of(id, job).map(|hash| (hash, *id))).collect::<Vec<_>>();
-        if entries.is_empty() {
+        found.retain(|covered| covered.id.moment() <= end);
+        if found.is_empty() {
             return Ok(is_more);
         }
+        let mut totals = BTreeMap::<Timestamp, Total>::new();
+        for Covered { id, .. } in found.iter().filter(|covered| covered.is_counted) {
+            *totals.entry(id.created_at().hour()).or_default().entry(id.destination).or_default() += 1;
+        }
+        let totals = self.total_items(tenant, totals, &end, now).await?;
+        let entries = found.iter().flat_map(|Covered { id, job, .. }| Hash::all_of(id, job).map(|hash| (hash, *id)));
+        let entries: Vec<_> = entries.collect();
         let segment = Segment { start, end, parts: parts(entries.len()) };
         self.put_all(self.part_rows(tenant, &segment, &entries, now)).await?;
         let item = [(UNTIL, text(&segment.end)), (PARTS, number(segment.parts.try_into().unwrap_or(i64::MAX)))];
         let item = self.item([partition(tenant), format!("{SEGMENT}{}", segment.start)], item, now);
+        let transaction = Transaction::new(INDEXING).put_new(&self.table, DELIVERY, item);
         // Another sweep may have written the segment. Its parts have other keys unless they are the same.
-        put_if(&self.dynamodb, &self.table, item, DELIVERY.is_absent(), INDEXING).await?;
+        totals.into_iter().fold(transaction, |all, item| all.put(&self.table, item)).try_commit(&self.dynamodb).await?;
         Ok(is_more)
     }
 
@@ -148,20 +184,23 @@ impl Log {
         tenant: &TenantId,
         shards: &[Shard],
         range: &KeyRange,
-    ) -> Result<(Vec<(DeliveryId, String)>, Option<String>)> {
+    ) -> Result<(Vec<Covered>, Option<String>)> {
         let share = (MOST / shards.len().max(1)).max(LEAST);
         let reads = shards.iter().map(async |shard| {
             let query = self.query_shard(tenant, *shard, range).consistent_read(true);
-            let page = query_page(select(query, &[DELIVERY, JOB_ID]), share, INDEXING).await?;
+            let page = query_page(select(query, &[DELIVERY, JOB_ID, EVENT, LATE]), share, INDEXING).await?;
             let found = page.items.iter().filter_map(|item| {
-                let job = Record::new("delivery", item).optional_text(JOB_ID).unwrap_or_default();
-                Some((id(*shard, item)?, job.to_owned()))
+                let record = Record::new("delivery", item);
+                let is_test = record.optional_text(EVENT) == Some(EventName::Test.as_str());
+                let is_counted = !is_test && record.optional_boolean(LATE) != Some(true);
+                let job = record.optional_text(JOB_ID).unwrap_or_default().to_owned();
+                Some(Covered { id: id(*shard, item)?, job, is_counted })
             });
             Ok::<_, Error>((found.collect::<Vec<_>>(), page.last.as_ref().and_then(moment).map(str::to_owned)))
         });
         let reads: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         let (found, last): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
-        Ok((found.concat(), last.into_iter().flatten().min()))
+        Ok((found.into_iter().flatten().collect(), last.into_iter().flatten().min()))
     }
 
     fn part_rows(
@@ -251,15 +290,6 @@ impl Segment {
 
 /// The prefix of a segment's sort key.
 const SEGMENT: &str = "#";
-
-fn partition(tenant: &TenantId) -> String {
-    format!("index/{tenant}")
-}
-
-/// A key that sorts after `moment` and before every later one.
-fn after(moment: &str) -> String {
-    format!("{moment}!")
-}
 
 /// The number of parts for this many entries.
 fn parts(entries: usize) -> u64 {

@@ -11,7 +11,7 @@ use crate::{
 
 attributes! { pub(super)
     DESTINATION = "destination", DELIVERY = "delivery", OPEN = "open", EXPIRES_AT = "expires_at",
-    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at",
+    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at", LATE = "late",
     EVENT = "event", JOB_ID = "job_id", WORKFLOW = "flow", STATUS = "status", TRIGGER = "trigger", FAILS_AT = "fails_at",
     NEXT_ATTEMPT_AT = "next_attempt_at", PARKED = "parked", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
     // The attempts before the last.

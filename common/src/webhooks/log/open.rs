@@ -27,8 +27,8 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// A destination's undelivered deliveries, by status. Failed tests, and tests that wait at a pull endpoint, are not
-/// included, because the endpoint does not miss an event.
+/// A destination's undelivered deliveries, by status. Tests are not included, because an endpoint that does not get one
+/// does not miss an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     /// Deliveries waiting for an attempt.
@@ -37,6 +37,8 @@ pub struct Open {
     pub failed: Backlog,
     /// Held deliveries.
     pub held: Backlog,
+    /// Deliveries that ended because their endpoint was deleted.
+    pub ended: Backlog,
 }
 
 /// A destination's deliveries with a given status.
@@ -47,8 +49,8 @@ pub struct Backlog {
     /// Whether there are more deliveries than were counted.
     pub is_longer: bool,
     pub oldest: Option<DeliveryId>,
-    /// The creation times of the counted deliveries, newest first.
-    pub newest: Vec<Timestamp>,
+    /// The counted deliveries, newest first.
+    pub newest: Vec<DeliveryId>,
     /// If there are more deliveries, `newest` is complete from this time on.
     pub newest_since: Option<Timestamp>,
 }
@@ -62,7 +64,7 @@ const READ: i32 = 1000;
 /// The maximum number of partitions in a statement
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
 const PARTITIONS: usize = 50;
-const STATUSES: [Status; 3] = [Status::Pending, Status::Failed, Status::Held];
+const STATUSES: [Status; 4] = [Status::Pending, Status::Failed, Status::Held, Status::Ended];
 const DOING: &str = "counting undelivered deliveries";
 
 /// A partition of the index, which contains a shard's deliveries with one status. `destination` is the index of the
@@ -91,9 +93,14 @@ impl Log {
         self.open_with(&STATUSES, tenant, destinations, BRIEF, now).await
     }
 
-    /// Counts the failed deliveries of each of `destinations`, with a third of the reads of [`Self::open`].
-    pub async fn failed(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Backlog>> {
-        let open = self.open_with(&[Status::Failed], tenant, destinations, MOST, now).await?;
+    /// Counts the failed deliveries of each of `destinations`, at most a thousand in a shard with many.
+    pub async fn failed_briefly(
+        &self,
+        tenant: &TenantId,
+        destinations: &[Vec<Shard>],
+        now: Timestamp,
+    ) -> Result<Vec<Backlog>> {
+        let open = self.open_with(&[Status::Failed], tenant, destinations, BRIEF, now).await?;
         Ok(open.into_iter().map(|open| open.failed).collect())
     }
 
@@ -123,7 +130,8 @@ impl Log {
                 Status::Pending => open.pending.add(backlog),
                 Status::Failed => open.failed.add(backlog),
                 Status::Held => open.held.add(backlog),
-                Status::Delivered | Status::Ended => {}
+                Status::Ended => open.ended.add(backlog),
+                Status::Delivered => {}
             }
         }
         Ok(open)
@@ -189,7 +197,12 @@ impl Log {
         }
         let oldest = read(query_page(query, 1, DOING).await?.items).next();
         let backlog = Backlog::whole(ids);
-        Ok(Backlog { is_longer: true, oldest, newest_since: backlog.newest.last().copied(), ..backlog })
+        Ok(Backlog {
+            is_longer: true,
+            oldest,
+            newest_since: backlog.newest.last().map(DeliveryId::created_at),
+            ..backlog
+        })
     }
 }
 
@@ -197,13 +210,7 @@ impl Backlog {
     /// All of a shard's deliveries with a given status.
     fn whole(mut ids: Vec<DeliveryId>) -> Self {
         ids.sort_by_key(|id| Reverse(id.at));
-        Self {
-            count: ids.len(),
-            is_longer: false,
-            oldest: ids.last().copied(),
-            newest: ids.iter().map(|id| Timestamp::from_millisecond(id.at.get())).collect(),
-            newest_since: None,
-        }
+        Self { count: ids.len(), is_longer: false, oldest: ids.last().copied(), newest: ids, newest_since: None }
     }
 
     /// Adds the deliveries of another shard.
@@ -212,14 +219,14 @@ impl Backlog {
         self.is_longer |= other.is_longer;
         self.oldest = [self.oldest, other.oldest].into_iter().flatten().min_by_key(|id| id.at);
         self.newest.extend(other.newest);
-        self.newest.sort_by_key(|at| Reverse(*at));
+        self.newest.sort_by_key(|id| Reverse(id.at));
         self.newest_since = self.newest_since.max(other.newest_since);
     }
 
     /// The creation time of the oldest delivery.
     #[must_use]
     pub fn oldest_at(&self) -> Option<Timestamp> {
-        self.oldest.map(|id| Timestamp::from_millisecond(id.at.get()))
+        self.oldest.as_ref().map(DeliveryId::created_at)
     }
 
     /// The number for display: `3`, or `10,000 or more`.

@@ -11,6 +11,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
+    index::is_late,
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
@@ -390,7 +391,7 @@ impl Log {
         Ok(attempts)
     }
 
-    /// Builds the item of a delivery's state.
+    /// Builds the item of the state of a delivery that enters the log `now`.
     fn state(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Item {
         let mut set = standing(tenant, delivery);
         set.extend([
@@ -400,6 +401,7 @@ impl Log {
         ]);
         set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
         set.extend(delivery.is_thin.then(|| (THIN, boolean(true))));
+        set.extend(is_late(&delivery.id, now).then(|| (LATE, boolean(true))));
         set.extend(delivery.erased_at.map(|at| (ERASED_AT, number(at.as_millisecond()))));
         set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
         self.item(state_key(tenant, &delivery.id), set, now)
@@ -453,8 +455,8 @@ fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, Attribute
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
         let (shard, status) = (delivery.id.shard(), delivery.status);
-        let tests = if delivery.event == EventName::Test { tests_key(tenant, shard, status) } else { None };
-        set.push((OPEN, text(tests.unwrap_or_else(|| index_key(tenant, shard, status)))));
+        let key = if delivery.event == EventName::Test { tests_key } else { index_key };
+        set.push((OPEN, text(key(tenant, shard, status))));
         set.push((TRIES, number(delivery.tries.into())));
     }
     match (&delivery.pull, delivery.next_attempt_at) {

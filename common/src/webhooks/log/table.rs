@@ -204,10 +204,10 @@ pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> Stri
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The index partition with a shard's tests that have a given status, if it is separate: failed and held tests are
-/// listed, but neither counted nor recovered.
-pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> Option<String> {
-    matches!(status, Status::Failed | Status::Held).then(|| format!("{tenant}/{shard}/{status}-test"))
+/// The index partition with a shard's tests that have a given status. Tests are listed, but neither counted nor
+/// recovered.
+pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
+    format!("{tenant}/{shard}/{status}-test")
 }
 
 /// The partition with a delivery's payload and earlier attempts.

@@ -183,7 +183,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }
-            @if delivery.event == EventName::Test { " " span .soft { "A test event. Tests are counted only while pending." } }
+            @if delivery.event == EventName::Test { " " span .soft { "A test event. Tests are not counted." } }
         }
     }
 }

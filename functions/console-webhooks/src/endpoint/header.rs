@@ -47,7 +47,7 @@ pub(super) fn header(known: &Known, more: &More, now: Timestamp) -> Markup {
                 @if endpoint.kind == Kind::Push {
                     div {
                         dt { "Response time (p95)" }
-                        dd { @match p95(&known.counted.durations) { Some(ms) => strong { (ms) " ms" }, None => "–" } }
+                        dd { @match p95(&known.details.durations) { Some(ms) => strong { (ms) " ms" }, None => "–" } }
                     }
                 }
                 @for (status, word, backlog) in [

@@ -15,7 +15,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, Delivery, Status},
         endpoints::{EndpointView, Kind, LastError},
-        log::{count::Bound, search::Filter},
+        log::search::Filter,
     },
 };
 use maud::{Markup, html};
@@ -78,8 +78,9 @@ pub(super) async fn page(
             None => Ok(Vec::new()),
         }
     };
-    let (known, waiting, recoveries, page, failed, pending) = tokio::try_join!(
-        Known::read(app, tenant, vec![endpoint], 1, Bound::Details(COUNTED), now),
+    let (known, details, waiting, recoveries, page, failed, pending) = tokio::try_join!(
+        Known::read(app, tenant, vec![endpoint], 1, now),
+        app.log.details(tenant, &shards, chart::since(now), COUNTED, now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
@@ -87,6 +88,7 @@ pub(super) async fn page(
         pending,
     )?;
     let mut known = known.into_iter().next().ok_or(NOT_FOUND)?;
+    known.details = details;
     let attempts = failed.iter().chain(&pending).flat_map(Delivery::attempts_so_far);
     let has_failed = |attempt: &&Attempt| attempt.outcome != "delivered" && failing_since <= Some(attempt.at);
     let attempts = attempts.filter(has_failed).count();
@@ -132,7 +134,7 @@ pub(super) async fn page(
         @if newest.is_none_or(|newest| newest.done) { (missed::retry(known, now)) }
         section {
             h2 { "Last 24 hours" }
-            (chart::large(&known.counted, id, held_word(&known.endpoint), now))
+            (chart::large(&known.counted, &known.details, id, held_word(&known.endpoint), now))
             (chart::by_hour(&known.counted, id))
         }
         section {

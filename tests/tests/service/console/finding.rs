@@ -111,7 +111,7 @@ async fn a_search_finds_part_of_a_url_a_description_or_an_id() {
     for (sought, expected) in [
         ("HOOKS/1077", vec![1077]),
         ("customer+1077", vec![1077]),
-        ("+1077+", vec![1077]),
+        ("+hooks/1077+", vec![1077]),
         (end.as_str(), vec![1077]),
         (&ids[77], vec![1077]),
         ("gr%C3%B6SSE", vec![]),

@@ -20,13 +20,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 impl Book {
     /// Writes a tenant's index as if it were this time, until there is no more to write.
-    async fn index(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<()> {
+    pub(super) async fn index(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<()> {
         while self.log.index(tenant, shards, now).await? {}
         Ok(())
     }
 }
 
-async fn shards(world: &World, tenant: &Tenant) -> Vec<Shard> {
+pub(super) async fn shards(world: &World, tenant: &Tenant) -> Vec<Shard> {
     world.stored_endpoints().shards(&id(tenant), None).await.expect("the shards")
 }
 
@@ -138,6 +138,15 @@ async fn a_delivery_is_found_however_long_its_event_waited() {
             let found = page(&world, &tenant, json!({field: delivery[field]})).await;
             assert_eq!(found, ids(listed.ok()), "{field} after {waited} s, HTTP {status}, known: {is_known}");
         }
+        let all = pages(&world, &tenant, json!({})).await.concat().len();
+        for later in [0, 5] {
+            let now = book.now.after(MINUTE * later);
+            book.index(&id(&tenant), &shards(&world, &tenant).await, now).await.expect("it is written");
+            let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+            let total = stats.ok()["total"].as_object().expect("counts").values();
+            let total: u64 = total.map(|count| count.as_u64().expect("a number")).sum();
+            assert_eq!(total, all as u64, "after {waited} s, HTTP {status}, known: {is_known}, later: {later}");
+        }
     }
 }
 
@@ -145,7 +154,8 @@ async fn a_delivery_is_found_however_long_its_event_waited() {
 /// tries again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweep_writes_the_index_that_a_delivery_requests() {
-    let is_segment = |call: &Call| call.operation == "PutItem" && call["Item"]["parts"].is_object();
+    let is_segment =
+        |call: &Call| call.operation == "TransactWriteItems" && call.body.to_string().contains("\"parts\"");
     let (world, fails) = World::failing(is_segment).await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, &Receiver::start().await.url("/"), "s").await;
@@ -171,7 +181,7 @@ async fn the_sweep_writes_the_index_that_a_delivery_requests() {
     world.sweep(minutes(4)).await;
     fails.off();
     world.sweep(minutes(5)).await;
-    assert_eq!(items_of("destination").await, 3, "a segment with its part, and the part of the failed sweep");
+    assert_eq!(items_of("destination").await, 4, "a segment, its part, a total, and the part of the failed sweep");
     assert_eq!(page(&world, &tenant, json!({"job_id": job.to_string()})).await.len(), 1);
 }
 
@@ -208,5 +218,7 @@ async fn a_search_is_exact_between_any_sweeps() {
             let pages = pages(&world, &tenant, json!({"job_id": format!("job-{job}"), "limit": 3})).await;
             assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, job-{job}");
         }
+        let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"since": book.ago(HOUR * 3)})).await;
+        assert_eq!(stats.ok()["total"]["delivered"], of_job.concat().len(), "seed {seed}");
     }
 }
