@@ -4,6 +4,7 @@ mod act;
 mod attempts;
 mod content;
 mod page;
+mod request;
 
 use std::sync::Arc;
 

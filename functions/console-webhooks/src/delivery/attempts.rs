@@ -3,15 +3,16 @@
 use common::{
     presentation::times,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, Status, Trigger, error_meaning},
+    webhooks::delivery::{Attempt, Status, Trigger, error_meaning},
 };
 use maud::{Markup, html};
 
-use super::content::scrolling;
+use super::{content::scrolling, request::Requests};
 use crate::states;
 
 /// The next attempt and the earlier attempts, latest first.
-pub(super) fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
+pub(super) fn time_line(requests: &Requests<'_>, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
+    let delivery = requests.delivery;
     html! {
         @if attempts.is_empty() { p { "No attempts yet." } }
         ol .attempts {
@@ -29,6 +30,7 @@ pub(super) fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: b
                         (attempt.duration_ms) " ms, " (trigger(attempt.trigger)) "."
                         @if attempt.outcome != "delivered" { " " (error_meaning(&attempt.outcome, attempt.detail.as_ref())) }
                     }
+                    (requests.of(attempt))
                     @if let Some(response) = &attempt.response {
                         p .soft { "Response:" }
                         (scrolling("Response", response))

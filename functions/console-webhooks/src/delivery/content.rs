@@ -1,8 +1,8 @@
-//! A delivery's payload and headers.
+//! A delivery's payload.
 
 use common::{
     http::page::{Form, pretty, visible},
-    webhooks::{delivery::Delivery, endpoints::EndpointView, event::EventName},
+    webhooks::delivery::Delivery,
 };
 use maud::{Markup, html};
 
@@ -18,6 +18,10 @@ pub(super) fn body(payload: Option<&str>) -> Markup {
     let (text, is_whole) = pretty(shown, PRETTY_BYTES);
     html! {
         (scrolling("Payload", &text))
+        details {
+            summary { "Exactly as sent" }
+            (scrolling("Exactly as sent", shown))
+        }
         @if shown.len() < payload.len() || !is_whole {
             p { "Shortened: the payload has " (payload.len()) " bytes. The API returns the entire payload." }
         }
@@ -45,27 +49,4 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
 /// Renders text in a scrollable box. The box is focusable for keyboard users, and therefore needs an accessible name.
 pub(super) fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
-}
-
-/// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
-pub(super) fn headers(
-    delivery: &Delivery,
-    event: EventName,
-    trace: Option<&str>,
-    endpoint: Option<&EndpointView>,
-) -> Markup {
-    let names = endpoint.into_iter().flat_map(|endpoint| &endpoint.header_names);
-    html! {
-        pre {
-            "content-type: application/json\n"
-            "x-event-type: " (event.as_str()) "\n"
-            "x-event-time: " (delivery.created_at) "\n"
-            @if let Some(trace) = trace { "traceparent: " (trace) "\n" }
-            "webhook-id: " (delivery.webhook_id) "\n"
-            "webhook-timestamp: (the time of the attempt)\n"
-            "webhook-signature: (computed for each attempt)\n"
-            "x-webhook-signature: (computed for each attempt)"
-            @for name in names { "\n" (name) ": (secret)" }
-        }
-    }
 }

@@ -13,15 +13,16 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
-        endpoints::{EndpointView, Gate},
-        event::{EventName, TraceParent},
+        endpoints::{Endpoint, EndpointView, Gate},
+        event::EventName,
     },
 };
 use maud::{Markup, html};
 
 use super::{
     attempts::time_line,
-    content::{body, erasure, headers},
+    content::{body, erasure},
+    request::Requests,
 };
 use crate::{
     app::App,
@@ -54,6 +55,14 @@ pub(super) async fn endpoint(app: &App, tenant: &TenantId, id: &DeliveryId) -> R
     }
 }
 
+/// The endpoint with its secrets, which the signatures need.
+async fn signing(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Option<Endpoint>> {
+    match id.destination.endpoint() {
+        Some(endpoint) => app.endpoints.find(tenant, endpoint).await,
+        None => Ok(None),
+    }
+}
+
 /// The endpoint that a notice is about, if the delivery is a notice and the endpoint exists.
 async fn notice_about(app: &App, tenant: &TenantId, delivery: &Delivery) -> Result<Option<EndpointView>> {
     let is_notice = !delivery.event.is_of_a_job() && delivery.event != EventName::Test;
@@ -79,17 +88,24 @@ pub(super) async fn page(
 ) -> Result<Page> {
     let now = Timestamp::now();
     let console = app.console(tenant, "/console/deliveries");
-    let (console, (delivery, payload), endpoint) =
-        tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint(app, tenant, id))?;
+    let (console, (delivery, payload), endpoint, signing) = tokio::try_join!(
+        console,
+        app.log.visible(tenant, id, now),
+        endpoint(app, tenant, id),
+        signing(app, tenant, id)
+    )?;
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
     // Even a delivery that failed without an attempt has a last attempt, which contains the reason.
     attempts.extend(delivery.last_attempt.clone());
     let told = notice_about(app, tenant, &delivery).await?;
     let about_what = subject(&delivery, |_| told.as_ref().map(|endpoint| short(&endpoint.name())));
     let about_what = if delivery.event.is_of_a_job() { short(&delivery.job_id) } else { about_what };
-    let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
-    let event = payload.as_ref().map_or(delivery.event, |payload| delivery.event_in(&payload.body));
-    let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
+    let requests = Requests {
+        delivery: &delivery,
+        payload: payload.as_ref(),
+        endpoint: signing.as_ref(),
+        changed_at: endpoint.as_ref().map(|endpoint| endpoint.updated_at),
+    };
     let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
     let is_live = live::is_wanted(link);
     let content = html! {
@@ -100,18 +116,14 @@ pub(super) async fn page(
         (about(&delivery, endpoint.as_ref(), told.as_ref(), now))
         section {
             h2 { "Attempts" }
-            (time_line(&delivery, &attempts, is_deleted(&delivery, endpoint.as_ref()), now))
+            (time_line(&requests, &attempts, is_deleted(&delivery, endpoint.as_ref()), now))
         }
         section {
             h2 { "Payload" }
-            (body(payload.as_deref()))
+            (body(requests.body().as_deref()))
             (erasure(&delivery))
         }
-        section {
-            h2 { "Headers" }
-            (headers(&delivery, event, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
-            p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
-        }
+        p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
     };
     let title = titled(&delivery, &about_what, &receiver(&delivery, endpoint.as_ref()));
     let switch = live::switch(is_live, is_changing, "?live=1", "?");

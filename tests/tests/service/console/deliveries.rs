@@ -42,16 +42,61 @@ async fn a_failed_delivery_shows_its_cause_and_is_resent() {
             "Attempts",
             "HTTP 500",
             "first attempt. The receiver reported a server error.",
+            "Request",
+            "x-event-type: job.completed",
             "Payload",
             "\"note\": \"<script>alert(1)</script>⟨U+202E⟩\"",
-            "Headers",
-            "x-event-type: job.completed",
+            "Exactly as sent",
             "Verify the signature",
         ],
     );
     let page = browser.press(&path, &page, "Resend", &[]).await;
     says(&page, &["Delivered", "Delivered", "manual resend", "HTTP 500"]);
     assert_eq!(receiver.count().await, 2);
+}
+
+/// Each attempt's request is shown as the receiver got it, and as a command, with the bytes of the body.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_shows_each_request_as_it_was_sent() {
+    for (is_callback, form) in [(false, "full"), (false, "thin"), (true, "full")] {
+        let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+        let tenant = world.tenant("acme").await;
+        let receiver = Receiver::scripted(&[(500, &[]), (204, &[])]).await;
+        let mut sent = event(&tenant.id, "job-1");
+        sent["result"] = json!({"note": "it's"});
+        if is_callback {
+            sent["callback_url"] = json!(receiver.url("/hook?token=canary"));
+            sent["callback_secret"] = json!("callback secret");
+        } else {
+            let headers = json!({"x-key": "canary"});
+            let fields = json!({"url": receiver.url("/hook?a=b"), "signing_secret": "secret's", "headers": headers, "payload": form});
+            world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+        }
+        world.deliver(sent).await;
+        assert_eq!(world.poll("deliveries").await, 1);
+        let delivery = world.only_logged(&tenant.id).await.id;
+        let browser = Browser::new(&world, &tenant.cookie);
+        let page = browser.open(&format!("/console/deliveries/{delivery}")).await;
+        let shown = text(&page);
+        assert!(!page.page().contains("canary"), "{shown}");
+        for request in receiver.received().await {
+            for (name, value) in &request.headers {
+                let value = value.to_str().expect("ASCII");
+                let line = match name.as_str() {
+                    "content-length" => continue,
+                    "host" if is_callback => continue,
+                    "x-key" => "x-key: (secret)".to_owned(),
+                    name => format!("{name}: {value}"),
+                };
+                assert!(shown.contains(&line), "{line} is not in {shown}");
+            }
+            let body = String::from_utf8(request.body.to_vec()).expect("UTF-8");
+            assert!(shown.contains(&format!("Exactly as sent {body}")), "{body} is not in {shown}");
+        }
+        let line = if is_callback { "POST (the URL of the job's callback)" } else { "POST /hook?a=b" };
+        assert_eq!(shown.matches(line).count(), 2, "{shown}");
+        assert_eq!(shown.matches("--data-binary @payload.json").count(), 2, "{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
