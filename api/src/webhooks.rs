@@ -278,6 +278,13 @@ macro_rules! with_options {
             #[schemars(with = "String")]
             #[schemars(extend("examples" = ["https://example.com/hook"]))]
             pub url: Option<String>,
+            /// The URL that requests are sent to: `url` with resolved dots in its path, encoded characters and the host in
+            /// lower case. Absent if it is the same as `url`, apart from the slash after the host, or has more than 1,000
+            /// characters.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "String")]
+            #[schemars(extend("examples" = ["https://example.com/hook"]))]
+            pub url_as_sent: Option<String>,
             /// Whether the endpoint is active. Deliveries to an inactive endpoint are held.
             pub active: bool,
             $(

@@ -197,6 +197,7 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
     for (title, value) in [
         ("Endpoint", cell(id)),
         ("URL", cell_of(endpoint.url.as_ref())),
+        ("URL as sent", cell_of(endpoint.url_as_sent.as_ref())),
         ("Kind", cell(&endpoint.kind)),
         ("Description", cell_of(endpoint.description.as_ref())),
         ("State", state(endpoint)),

@@ -21,6 +21,7 @@ pub mod notice;
 mod options;
 mod pulled;
 mod records;
+mod same_url;
 mod streak;
 mod table;
 mod tested;
@@ -37,6 +38,7 @@ pub use self::{
     last_error::LastError,
     options::{Options, OptionsChange},
     records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
+    same_url::SAME_URL,
     streak::{LONG, Streak},
     table::Endpoints,
     view::EndpointView,

@@ -136,10 +136,14 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answe
     let tenant = &call.caller.organization;
     let once = app.calls.once(tenant, ROUTE, input.key, endpoint.created_at);
     let create = async {
+        let mut message = endpoint.signing_secret.remark("Webhook endpoint created");
+        if let Some(url) = endpoint.address.url() {
+            message = app.endpoints.remark(tenant, url, endpoint.id, message).await?;
+        }
         let output = Created {
             success: true,
             webhook_endpoint_id: endpoint.id.into(),
-            message: endpoint.signing_secret.remark("Webhook endpoint created"),
+            message,
             signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().into()),
         };
         let marker = once.marker(&output)?;

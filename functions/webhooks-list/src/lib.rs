@@ -36,12 +36,14 @@ fn route() -> Route<Endpoints> {
 
 /// Returns the endpoint in the API's format.
 fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
+    let url_as_sent = view.url_as_sent();
     let Options { description, events, workflows, payload, keep_payload, max_concurrent } = view.options;
     let (disabled_at, disabled_reason) = view.disabled.unzip();
     Endpoint {
         webhook_endpoint_id: view.id.into(),
         kind: view.kind.into(),
         url: view.url,
+        url_as_sent,
         description: description.map(Into::into),
         active: view.active,
         events: events.map(Into::into),

@@ -104,7 +104,11 @@ impl Input {
 
 async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
     let (tenant, done) = (&call.caller.organization, "Webhook endpoint updated");
-    let message = input.change.signing_secret.as_ref().map_or_else(|| done.to_owned(), |secret| secret.remark(done));
+    let Change { signing_secret, url, .. } = &input.change;
+    let mut message = signing_secret.as_ref().map_or_else(|| done.to_owned(), |secret| secret.remark(done));
+    if let Some(url) = url {
+        message = app.endpoints.remark(tenant, url, input.id, message).await?;
+    }
     app.endpoints.update(tenant, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
     Ok(Done::new(&message))
 }

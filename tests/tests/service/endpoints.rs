@@ -7,6 +7,7 @@ mod headers;
 mod list;
 mod options;
 mod rotation;
+mod same_url;
 mod test_event;
 mod update;
 mod workflows;

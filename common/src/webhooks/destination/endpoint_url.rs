@@ -9,6 +9,7 @@ use super::destination_policy::{DestinationPolicy, Refused};
 use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
+const ABSOLUTE: &str = "Must be an absolute https URL";
 
 /// An absolute http or https URL with a host and at most 2048 characters, without user info or a fragment. The
 /// [`DestinationPolicy`] decides whether the deployment may send to it.
@@ -24,13 +25,17 @@ impl EndpointUrl {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store. Rejects URLs with an invalid host or an invisible character, and those that `policy` would
-    /// reject at each delivery.
+    /// Parses a URL from a user or a producer. Also rejects what browsers repair: invisible characters, and a scheme
+    /// without `://`.
+    pub fn parse_new(text: &str) -> Result<Self, Vec<Problem>> {
+        Self::parse_and(text, |_| problems_of_new(text).collect())
+    }
+
+    /// Parses a URL to store, like [`parse_new`](Self::parse_new). Rejects URLs that `policy` would reject at each
+    /// delivery, too.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
-        Self::parse_and(text, |url| {
-            policy.refusals_to_store(url).map(problem).chain(Problem::invisible(text)).collect()
-        })
+        Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).chain(problems_of_new(text)).collect())
     }
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
@@ -40,7 +45,7 @@ impl EndpointUrl {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
         let Some(url) = Url::parse(text).ok().filter(is_requestable) else {
-            problems.push(Problem::format("Must be an absolute https URL"));
+            problems.push(Problem::format(ABSOLUTE));
             return Err(problems);
         };
         if has_user_info(text, &url) {
@@ -58,6 +63,13 @@ impl EndpointUrl {
         &self.given
     }
 
+    /// The URL that requests are sent to, if it differs from the text by more than the slash after the host: dots in the
+    /// path are resolved, and some characters are encoded or replaced.
+    pub fn as_sent(&self) -> Option<&str> {
+        let sent = self.url.as_str();
+        (sent != self.given && sent.strip_suffix('/') != Some(&self.given)).then_some(sent)
+    }
+
     /// The parsed URL, for requests.
     pub fn url(&self) -> &Url {
         &self.url
@@ -67,6 +79,13 @@ impl EndpointUrl {
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]
     }
+}
+
+/// The problems of a URL that are accepted in stored ones.
+fn problems_of_new(text: &str) -> impl Iterator<Item = Problem> {
+    let has_slashes = text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//"));
+    let form = (!has_slashes).then(|| Problem::format(ABSOLUTE));
+    form.into_iter().chain(Problem::invisible(text))
 }
 
 /// Whether the URL is valid for HTTP, which allows fewer characters in a host than the URL standard does.
@@ -143,6 +162,35 @@ mod tests {
         }
         assert!(EndpointUrl::parse_permitted("https://example.com/häkchen/夜?q=é", &policy).is_ok());
         assert!(EndpointUrl::parse("https://example.com/hook\u{200b}").is_ok(), "a stored URL stays valid");
+    }
+
+    #[test]
+    fn a_new_url_has_slashes_after_its_scheme() {
+        for text in ["https:example.com", "https:/example.com/a", "https:\\\\example.com", "HTTPS:/\\example.com"] {
+            let problems = EndpointUrl::parse_new(text).expect_err(text);
+            assert_eq!(problems, [Problem::format("Must be an absolute https URL")], "{text}");
+            assert!(EndpointUrl::parse(text).is_ok(), "a stored URL stays valid");
+        }
+        assert!(EndpointUrl::parse_new("HttpS://example.com/a:b").is_ok());
+    }
+
+    #[test]
+    fn the_url_as_sent_is_known_where_it_differs() {
+        for (given, sent) in [
+            ("https://example.com/a/%2e%2e/x", Some("https://example.com/x")),
+            ("https://example.com/a?b='c'", Some("https://example.com/a?b=%27c%27")),
+            ("https://example.com/a\\b", Some("https://example.com/a/b")),
+            ("https://example.com/ä", Some("https://example.com/%C3%A4")),
+            ("https://bücher.example/a", Some("https://xn--bcher-kva.example/a")),
+            ("HTTPS://Example.com:443/a", Some("https://example.com/a")),
+            ("https://example.com?a=b", Some("https://example.com/?a=b")),
+            ("https://example.com", None),
+            ("https://example.com/", None),
+            ("https://example.com/a//b?c=%2e&d=/../", None),
+        ] {
+            let url = EndpointUrl::parse_new(given).expect(given);
+            assert_eq!((url.as_sent(), url.as_str()), (sent, given));
+        }
     }
 
     #[test]

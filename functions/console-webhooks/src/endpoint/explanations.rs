@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, error_meaning},
-        endpoints::{EndpointView, LastError, Pulled},
+        endpoints::{EndpointView, LastError, Pulled, SAME_URL},
         log::pull::{MOST_COUNTED, Waiting},
     },
 };
@@ -29,6 +29,8 @@ pub(super) struct More {
     pub(super) waiting: Option<Waiting>,
     /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
     pub(super) erring: Option<Delivery>,
+    /// Whether another endpoint has the same URL.
+    pub(super) has_same_url: bool,
     /// The number of failed attempts since the endpoint began to fail, as far as they were counted.
     pub(super) attempts: usize,
 }
@@ -57,6 +59,8 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
         @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = known.last_error() {
             (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
         }
+        @if let Some(sent) = endpoint.url_as_sent() { p { "Requests are sent to " bdi .mono { (visible(&sent)) } "." } }
+        @if more.has_same_url { p { (SAME_URL) "." } }
         @if let Some(secret_is) = &endpoint.secret_is {
             div .warning { p { "The signing secret " (secret_is) ". Rotate it below." } }
         }

@@ -14,6 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, Status},
+        destination::EndpointUrl,
         endpoints::{EndpointView, Kind, LastError},
         log::search::Filter,
     },
@@ -78,7 +79,14 @@ pub(super) async fn page(
             None => Ok(Vec::new()),
         }
     };
-    let (known, details, waiting, recoveries, page, failed, pending) = tokio::try_join!(
+    let url = endpoint.url.as_deref().and_then(|url| EndpointUrl::parse(url).ok());
+    let has_same_url = async {
+        match &url {
+            Some(url) => app.endpoints.has_other_at(tenant, url, id).await,
+            None => Ok(false),
+        }
+    };
+    let (known, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
         Known::read(app, tenant, vec![endpoint], 1, now),
         app.log.details(tenant, &shards, chart::since(now), COUNTED, now),
         waiting,
@@ -86,6 +94,7 @@ pub(super) async fn page(
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
         undelivered(Status::Failed, if failing_since.is_some() { READ } else { 1 }),
         pending,
+        has_same_url,
     )?;
     let mut known = known.into_iter().next().ok_or(NOT_FOUND)?;
     known.details = details;
@@ -106,7 +115,7 @@ pub(super) async fn page(
     let notices = page.deliveries.iter().any(|delivery| EndpointId::parse(&delivery.job_id).is_ok());
     let named = if notices { app.endpoints.list(tenant).await? } else { Vec::new() };
     let named = if named.is_empty() { std::slice::from_ref(&known.endpoint) } else { &named };
-    let (more, newest) = (More { waiting, erring, attempts }, recoveries.first());
+    let (more, newest) = (More { waiting, erring, attempts, has_same_url }, recoveries.first());
     let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live::is_wanted(link);
     let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };

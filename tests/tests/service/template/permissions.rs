@@ -227,6 +227,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
     endpoints_whose_receivers_are_gone_are_disabled(world, &tenant).await;
