@@ -44,6 +44,11 @@ impl Problem {
         Self::amount("character", length, min, max)
     }
 
+    /// Returns a problem if a string of `bytes` bytes is longer than `max`.
+    pub fn bytes(bytes: usize, max: usize) -> Option<Self> {
+        Self::amount("byte", bytes, 0, max)
+    }
+
     /// Returns a problem if a list of `count` elements has fewer than `min` or more than `max`.
     pub fn count(count: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("element", count, min, max)

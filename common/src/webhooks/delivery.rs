@@ -29,7 +29,7 @@ pub use self::{
     reason::{error_meaning, error_name, parse_outcome},
     receiver::{Origin, Parked, Receiver},
     retention::Retention,
-    state::{AttemptResult, Delivery, JOB_ID_BYTES},
+    state::{AttemptResult, Delivery, JOB_ID_BYTES, parse_job_id},
 };
 pub(in crate::webhooks) use self::{
     outcome::retry_after,

@@ -16,7 +16,7 @@ use common::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, JOB_ID_BYTES},
+        delivery::{DeliveryId, parse_job_id},
         endpoints::Endpoints,
         erasure::Erasure,
         log::{Log, search::Cursor},
@@ -79,11 +79,7 @@ impl Input {
                  job has no deliveries, the call succeeds.",
             )
             .example("job_4821")
-            // The log cannot distinguish longer ids with the same beginning.
-            .optional_text(Erase::NAMES.job_id, |text| match Problem::length(text.len(), 0, JOB_ID_BYTES) {
-                None => Ok(text.to_owned()),
-                Some(problem) => Err(vec![problem]),
-            });
+            .optional_text(Erase::NAMES.job_id, parse_job_id);
         let endpoint = fields
             .about("The id of an endpoint: with `since` or `until`, only its deliveries are erased.")
             .optional_text(Erase::NAMES.webhook_endpoint_id, EndpointId::parse);

@@ -15,7 +15,7 @@ use common::{
     issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{WebhookId, parse_outcome},
+        delivery::{WebhookId, parse_job_id, parse_outcome},
         endpoints::Endpoints,
         event::parse_event,
         log::{
@@ -70,11 +70,11 @@ impl Input {
             .optional_text(List::NAMES.event, parse_event);
         let job_id = fields
             .about(
-                "Only deliveries for the job with this id, as sent by its producer. By default, deliveries for all \
-                    jobs.",
+                "Only deliveries for the job with this id, as sent by its producer: at most 1,024 bytes. By default, \
+                 deliveries for all jobs.",
             )
             .example("job_4821")
-            .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
+            .optional_text(List::NAMES.job_id, parse_job_id);
         let webhook_id = fields
             .about("Only the delivery with this `webhook-id`, as its receiver got it. By default, all deliveries.")
             .example("msg_0123456789abcdef0123456789abcdef")

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     id::{EndpointId, LeaseId},
+    issue::Problem,
     timestamp::Timestamp,
     webhooks::event::{EventName, JobEvent, TEST_JOB, named_in},
 };
@@ -67,6 +68,14 @@ pub const JOB_ID_BYTES: usize = 1024;
 /// Shortens a workflow name to the length that the log stores.
 pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
     shortened(name, WORKFLOW_BYTES)
+}
+
+/// Parses a job's id from a request. The log cannot distinguish longer ids with the same beginning.
+pub fn parse_job_id(text: &str) -> Result<String, Vec<Problem>> {
+    match Problem::bytes(text.len(), JOB_ID_BYTES) {
+        None => Ok(text.to_owned()),
+        Some(problem) => Err(vec![problem]),
+    }
 }
 
 /// Shortens a job's id to the form that the log stores.

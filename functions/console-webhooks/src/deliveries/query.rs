@@ -10,7 +10,7 @@ use common::{
     presentation::times::moment,
     timestamp::Timestamp,
     webhooks::{
-        delivery::parse_outcome,
+        delivery::{parse_job_id, parse_outcome},
         event::parse_event,
         log::search::{Cursor, Filter},
     },
@@ -68,7 +68,7 @@ pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
         let status = fields.optional_text("status", parse_name);
         let event = fields.optional_text("event", parse_event);
-        let sought = fields.optional_text("q", |text| Ok(text.trim().to_owned()));
+        let sought = fields.optional_text("q", |text| parse_job_id(text.trim()));
         let outcome = fields.optional_text("reason", parse_outcome);
         let workflow = fields.optional_text("workflow", |text| Ok(text.to_owned()));
         let range = fields.optional_text("range", parse_range);

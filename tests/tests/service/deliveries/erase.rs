@@ -5,7 +5,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Browser, Doomed, Tenant, World, at_each_call, context, event, sample_event};
 
-use super::{Book, Draft, HOUR, SECOND, id, read};
+use super::{Book, Draft, HOUR, SECOND, id, ids, read};
 
 const SECRET: &str = "canary-payload-77c1";
 const ANSWER: &str = "canary-answer-19ab";
@@ -111,6 +111,32 @@ async fn a_delivery_that_waits_to_be_sent_or_received_is_refused() {
         (json!({"job_id": "x".repeat(1025)}), "job_id"),
     ] {
         assert_eq!(erase(&world, &tenant, fields).await.issues()[0].0, path);
+    }
+}
+
+/// The log stores the first 1,024 bytes of an id, so a longer one would also select other jobs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_id_that_the_log_shortens_is_refused() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok();
+    let browser = Browser::new(&world, &tenant.cookie);
+    let longest = ["x".repeat(1024), "ä".repeat(512), format!("{}🦀", "x".repeat(1020))];
+    for id in &longest {
+        world.deliver(event(&tenant.id, id)).await;
+        assert_eq!(ids(read(&world, &tenant, "list", json!({"job_id": id})).await.ok()).len(), 1, "{id}");
+        for longer in [format!("{id}a"), format!("{id}ä")] {
+            for answer in [
+                read(&world, &tenant, "list", json!({"job_id": longer})).await,
+                erase(&world, &tenant, json!({"job_id": longer})).await,
+            ] {
+                assert_eq!(answer.issues(), [("job_id", "too_big")]);
+                let message = &answer.json()["data"]["issues"][0]["message"];
+                assert_eq!(message, "Must have at most 1024 bytes");
+            }
+            let page = browser.open(&format!("/console/deliveries?q={longer}")).await;
+            assert!(page.page().contains("Must have at most 1024 bytes"), "{}", page.page());
+        }
     }
 }
 
