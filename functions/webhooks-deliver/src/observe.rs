@@ -85,9 +85,9 @@ impl Tally {
         }
     }
 
-    /// Counts an event with its new deliveries. The event of a redelivered record was counted before.
+    /// Counts an event that has new deliveries. The event of a redelivered record was counted before.
     pub(crate) fn event(&self, tenant: &TenantId, is_new: bool, deliveries: usize) {
-        if !is_new && deliveries == 0 {
+        if deliveries == 0 {
             return;
         }
         let mut counts = lock(&self.0);
