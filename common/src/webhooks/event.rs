@@ -1,7 +1,9 @@
 //! Events: producers' messages, and endpoints' filters.
 
+mod envelope;
 mod filter;
 mod job_event;
+mod json_text;
 mod name;
 mod thin;
 mod trace;

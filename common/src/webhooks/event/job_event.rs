@@ -3,16 +3,18 @@
 use std::fmt;
 
 use bytes::Bytes;
-use memchr::{memchr, memchr2, memchr3};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
+    envelope,
+    json_text::compact,
     name::{EventName, of_a_job},
     trace::TraceParent,
 };
 use crate::{
     id::TenantId,
+    issue::Problem,
     json_members::Members,
     timestamp::Timestamp,
     webhooks::destination::{EndpointUrl, SigningSecret},
@@ -100,11 +102,11 @@ impl JobEvent {
         if text.len() > MAX_MESSAGE_BYTES {
             return Err(Malformed(format!("the message has more than {MAX_MESSAGE_BYTES} bytes")));
         }
-        let message = Message(serde_json::from_str(text).map_err(|error| {
-            // Only the syntax of objects is checked.
-            if error.is_data() { Malformed("the message is not a JSON object".to_owned()) } else { malformed(error) }
-        })?);
-        let event = message.required("event")?;
+        let message = Message(serde_json::from_str(text).map_err(|error| no_object(text, error))?);
+        let event = message.required("event").map_err(|missing| match envelope::in_members(&message.0) {
+            Some(mistake) => Malformed(mistake.to_owned()),
+            None => missing,
+        })?;
         let name = of_a_job(&mut serde_json::Deserializer::from_str(event.get()))
             .map_err(|_not_one| Malformed("event is neither \"job.completed\" nor \"job.failed\"".to_owned()))?;
         let tenant = message.required_text("tenant_id")?;
@@ -172,8 +174,10 @@ impl<'a> Message<'a> {
         text(name, self.required(name)?)
     }
 
+    /// Returns a string, or `None` for an empty one: producers in Go send `""` for an unset string.
     fn optional_text(&self, name: &str) -> Result<Option<String>, Malformed> {
-        self.only(name)?.map(|value| text(name, value)).transpose()
+        let given = self.only(name)?.map(|value| text(name, value)).transpose()?;
+        Ok(given.filter(|text| !text.is_empty()))
     }
 
     /// Determines the audience. `skip_callbacks` takes precedence. A callback URL without a secret is ignored, and so
@@ -197,42 +201,27 @@ fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
     serde_json::from_str(value.get()).map_err(|_not_a_text| Malformed(format!("{name} {problem}")))
 }
 
-/// Removes the whitespace between JSON tokens. Many receivers verify the signature of `JSON.stringify(parsedBody)`
-/// rather than of the received bytes. If the JSON is compact, the two are equal for ordinary payloads.
-fn compact(json: Vec<u8>) -> Vec<u8> {
-    if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
-        return json;
-    }
-    let (mut compact, mut rest) = (Vec::with_capacity(json.len()), json.as_slice());
-    while !rest.is_empty() {
-        let (tokens, strings) = rest.split_at(memchr(b'"', rest).unwrap_or(rest.len()));
-        compact.extend(tokens.iter().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')));
-        let (string, after) = strings.split_at(string_length(strings));
-        compact.extend_from_slice(string);
-        rest = after;
-    }
-    compact
-}
-
-/// The length of the JSON string at the start of `json`, including its quotes.
-fn string_length(json: &[u8]) -> usize {
-    let mut length = json.len().min(1);
-    while let Some(rest) = json.get(length..) {
-        match memchr2(b'"', b'\\', rest) {
-            Some(at) if rest.get(at) == Some(&b'\\') => length += at + 2,
-            Some(at) => return length + at + 1,
-            None => break,
-        }
-    }
-    json.len()
-}
-
 /// Parses a callback. Errors do not quote the values, which are secret.
 fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
-    let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is not a valid URL".to_owned()))?;
-    let secret = SigningSecret::parse(secret)
-        .map_err(|_problems| Malformed("callback_secret is not a valid secret".to_owned()))?;
+    let url = EndpointUrl::parse_new(url).map_err(|problems| invalid("callback_url", &problems))?;
+    let secret = SigningSecret::parse(secret).map_err(|problems| invalid("callback_secret", &problems))?;
     Ok(Audience::Callback { url, secret })
+}
+
+/// Describes the problems of a member, as in an API response.
+fn invalid(name: &str, problems: &[Problem]) -> Malformed {
+    let problems: Vec<_> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    Malformed(format!("{name}: {}", problems.join("; ")))
+}
+
+/// Describes a text that is not a JSON object.
+fn no_object(text: &str, error: serde_json::Error) -> Malformed {
+    match envelope::in_text(text) {
+        Some(mistake) => Malformed(mistake.to_owned()),
+        // Only the syntax of objects is checked.
+        None if error.is_data() => Malformed("the message is not a JSON object".to_owned()),
+        None => malformed(error),
+    }
 }
 
 /// Describes a JSON error by its position and type, without the content, which may be secret.
@@ -318,6 +307,10 @@ mod tests {
         assert!(matches!(audience_of(json!({"skip_callbacks": null})), Audience::Endpoints));
         assert!(matches!(audience_of(json!({"callback_url": url})), Audience::Endpoints));
         assert!(matches!(audience_of(json!({"callback_secret": secret, "callback_url": null})), Audience::Endpoints));
+        for (url, secret) in [("", ""), ("", secret), (url, ""), ("", " ")] {
+            let empty = json!({"callback_url": url, "callback_secret": secret});
+            assert!(matches!(audience_of(empty), Audience::Endpoints), "{url} {secret}");
+        }
         let both = json!({"callback_url": url, "callback_secret": secret});
         assert!(matches!(audience_of(both), Audience::Callback { url: to, .. } if to.as_str() == url));
         let skipped = json!({"callback_url": url, "callback_secret": secret, "skip_callbacks": true});
@@ -370,14 +363,40 @@ mod tests {
         ] {
             assert_eq!(JobEvent::parse(message, Timestamp::now()).expect_err(message).to_string(), expected);
         }
-        for text in ["null", "7", "[]", r#"[{"event":"job.completed"}]"#, r#""{}""#] {
+        for text in ["null", "7", "[]", r#"[{"event":"job.completed"}]"#, r#""event""#] {
             let problem = JobEvent::parse(text, Timestamp::now()).expect_err(text).to_string();
             assert_eq!(problem, "the message is not a JSON object");
+        }
+        for (text, problem) in [
+            (r#"{"Type":"Notification","TopicArn":"a","Message":"{}"}"#, "the message is an SNS notification: "),
+            ("eyJldmVudCI6ImpvYi5jb21wbGV0ZWQifQ==", "the message is base64, "),
+            (r#"{"event":"job.completed","more":NaN}"#, "NaN and Infinity are not JSON: "),
+            (r#"{"event":"job.completed","Type":"x","TopicArn":"a","Message":"{}"}"#, "tenant_id is missing"),
+        ] {
+            let found = JobEvent::parse(text, Timestamp::now()).expect_err(text).to_string();
+            assert!(found.starts_with(problem), "{found}");
         }
         assert_eq!(problem(r#","skip_callbacks":"true""#), "skip_callbacks is neither true nor false");
         let half = r#","callback_url":"https://a.example/","callback_secret":"\ud800""#;
         assert_eq!(problem(half), format!("callback_secret {surrogate}"));
         assert_eq!(problem(r#","callback_url":7"#), "callback_url is not a string");
+        let callback = |url: &str, secret: &str| {
+            problem(
+                &json!({"callback_url": url, "callback_secret": secret})
+                    .to_string()
+                    .replacen('{', ",", 1)
+                    .replace('}', ""),
+            )
+        };
+        for (url, secret, expected) in [
+            ("https://a.b/\u{200b}", "s", "callback_url: Must not contain the invisible character U+200B"),
+            ("https://a.b/ c", "s", "callback_url: Must not contain whitespace or control characters"),
+            ("https:a.b", "s", "callback_url: Must be an absolute https URL"),
+            ("https://a.b/", " ", "callback_secret: Must not be blank"),
+            ("https://a.b/", &"s".repeat(257), "callback_secret: Must have at most 256 characters"),
+        ] {
+            assert_eq!(callback(url, secret), expected);
+        }
     }
 
     #[test]
