@@ -191,9 +191,12 @@ impl Client {
         if let Some(mut connection) = idle {
             let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
             match within(deadline, SILENT, sent).await? {
-                // The receiver closed the idle connection before the request arrived. A new connection is opened below.
-                Err(_) if connection.is_unanswered() => {}
+                // The receiver did not handle the request. A new connection is opened below.
+                Err(error) if connection.has_no_response(&error) => {}
                 Err(error) => return Err(broken(&error, &connection)),
+                // A response to the idle connection, not to the request (RFC 9110, section 15.5.9). The request is
+                // repeated, too.
+                Ok(Posted { outcome: Outcome::Failed(Failure::Status(408, _)), .. }) => {}
                 Ok(posted) => {
                     self.pool.put(origin, connection);
                     return Ok(posted);

@@ -1,6 +1,8 @@
 //! The outcome of an attempt, and the step that follows.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
 use crate::{
     config::{ConfigError, Env},
@@ -114,16 +116,34 @@ pub fn next_step(
     }
 }
 
-/// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Returns `None` if it is neither.
+/// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Accepts other readable forms, too:
+/// fractions of seconds, several numbers joined by a proxy, of which the longest counts, and dates in another zone or
+/// format. Returns `None` if it is neither.
 pub(in crate::webhooks) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
-    let header = header.trim();
-    if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows exceeds the limit, too.
-        return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
+    let numbers: Option<Vec<_>> = header.split(',').map(|number| seconds(number.trim())).collect();
+    if let Some(longest) = numbers.and_then(|numbers| numbers.into_iter().max()) {
+        return Some(longest);
     }
-    let date = httpdate::parse_http_date(header).ok()?;
-    let now = std::time::SystemTime::from(now);
-    Some(date.duration_since(now).unwrap_or_default())
+    Some(date(header.trim())?.duration_since(SystemTime::from(now)).unwrap_or_default())
+}
+
+/// Parses seconds, rounding up.
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let more = u64::from(fraction.contains(|digit| digit != '0'));
+    // A number that overflows exceeds the limit, too.
+    let seconds =
+        || whole.parse().map_or(MAX_RETRY_AFTER, |whole: u64| Duration::from_secs(whole.saturating_add(more)));
+    (is_number(whole) && is_number(fraction)).then(seconds)
+}
+
+/// Parses a date in a format of HTTP, of emails or of RFC 3339.
+fn date(text: &str) -> Option<SystemTime> {
+    let text = text.strip_suffix("UTC").map_or_else(|| text.to_owned(), |date| format!("{date}GMT"));
+    let of_an_email = || OffsetDateTime::parse(&text, &Rfc2822).ok().map(SystemTime::from);
+    let of_rfc_3339 = || text.parse::<Timestamp>().ok().map(SystemTime::from);
+    httpdate::parse_http_date(&text).ok().or_else(of_an_email).or_else(of_rfc_3339)
 }
 
 #[cfg(test)]
@@ -195,7 +215,23 @@ mod tests {
         assert_eq!(read("99999999999999999999999"), Some(86_400));
         assert_eq!(read("Sat, 31 Jan 2026 12:10:00 GMT"), Some(600));
         assert_eq!(read("Sat, 31 Jan 2026 11:00:00 GMT"), Some(0));
-        for garbage in ["", "soon", "-5", "1.5", "12 s", "Sat, 99 Foo 2026"] {
+        for (readable, seconds) in [
+            ("600.5", 601),
+            ("600.0", 600),
+            ("600, 600", 600),
+            ("10,600 , 30.5", 600),
+            ("18446744073709551615.5", u64::MAX),
+            ("Sat, 31 Jan 2026 12:10:00 +0000", 600),
+            ("Sat, 31 Jan 2026 13:10:00 +0100", 600),
+            ("Sat, 31 Jan 2026 12:10:00 UTC", 600),
+            ("31 Jan 2026 12:10:00 GMT", 600),
+            ("Saturday, 31-Jan-26 12:10:00 GMT", 600),
+            ("2026-01-31T12:10:00Z", 600),
+            ("2026-01-31T13:10:00.5+01:00", 600),
+        ] {
+            assert_eq!(read(readable), Some(seconds), "{readable}");
+        }
+        for garbage in ["", "soon", "-5", "+5", "1.", ".5", "1.5.2", "600, soon", "600,", "12 s", "Sat, 99 Foo 2026"] {
             assert_eq!(read(garbage), None, "{garbage}");
         }
     }

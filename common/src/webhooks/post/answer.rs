@@ -67,7 +67,7 @@ impl Read<'_> {
             response: None,
             detail: Some(Detail::new(text)),
         };
-        match timeout_at(self.deadline, to_the_end(response.into_body())).await {
+        match timeout_at(self.deadline, to_the_end(response)).await {
             Ok(Ok(())) => Outcome::Delivered(status.as_u16()).into(),
             Ok(Err(error)) => failed(Failure::Protocol, if is_invalid(&error) { INVALID } else { INCOMPLETE }),
             Err(_elapsed) => failed(Failure::Timeout, "The response did not finish in time"),
@@ -81,15 +81,56 @@ impl Read<'_> {
 }
 
 /// Reads a body to its end or to the limit.
-async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
-    while let Some(frame) = body.frame().await {
+async fn to_the_end(response: Response<Incoming>) -> hyper::Result<()> {
+    let (head, mut body) = response.into_parts();
+    let end = End::of(&head.headers);
+    let mut left = match end {
+        End::After(length) => length,
+        End::Close | End::LastChunk => u64::MAX,
+    };
+    while left > 0 {
+        let Some(frame) = body.frame().await else { break };
         match frame {
-            Ok(_) => {}
+            Ok(frame) => left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64)),
             Err(error) if is_caused_by::<TooMuch>(&error) => break,
+            // Many servers close a TLS connection without close_notify. Then the end could be forged, but of a 2xx, only
+            // the status counts.
+            Err(error) if end == End::Close && is_closed(&error) => break,
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Where a body ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// After this many bytes.
+    After(u64),
+    LastChunk,
+    /// Where the receiver closes the connection.
+    Close,
+}
+
+impl End {
+    /// Reads the framing of a body (RFC 9112, section 6.3). The obsolete coding `identity` counts as none, as in other
+    /// clients: servers send it with a length.
+    fn of(headers: &HeaderMap) -> Self {
+        let value = |name| headers.get_all(name).iter().next_back().and_then(|value| value.to_str().ok());
+        let coding = value(header::TRANSFER_ENCODING).and_then(|codings| codings.rsplit(',').next()).map(str::trim);
+        let is = |name: &str| coding.is_some_and(|coding| coding.eq_ignore_ascii_case(name));
+        let length = value(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok());
+        match length {
+            _ if is("chunked") => Self::LastChunk,
+            Some(length) if coding.is_none() || is("identity") => Self::After(length),
+            _ => Self::Close,
+        }
+    }
+}
+
+/// Whether the connection was closed, over TLS without close_notify.
+fn is_closed(error: &hyper::Error) -> bool {
+    cause_of::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// Whether the body's framing, such as the length of a chunk, is invalid. Otherwise, the connection was closed.
@@ -177,5 +218,6 @@ fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Durati
     if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;
     }
-    retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now)
+    let given = response.headers().get_all(header::RETRY_AFTER).iter();
+    given.filter_map(|header| retry_after(header.to_str().ok()?, now)).max()
 }

@@ -38,15 +38,22 @@ pub(super) struct Meter {
     left: AtomicUsize,
     /// Whether a response began with an HTTP/2 frame.
     is_http2: AtomicBool,
+    /// Whether the bytes since the last refill begin with anything but a status line.
+    is_stray: AtomicBool,
 }
 
 impl Meter {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { left: AtomicUsize::new(MAX_BYTES), is_http2: AtomicBool::new(false) })
+        Arc::new(Self {
+            left: AtomicUsize::new(MAX_BYTES),
+            is_http2: AtomicBool::new(false),
+            is_stray: AtomicBool::new(false),
+        })
     }
 
     fn refill(&self) {
         self.left.store(MAX_BYTES, Ordering::Relaxed);
+        self.is_stray.store(false, Ordering::Relaxed);
     }
 
     fn is_full(&self) -> bool {
@@ -58,8 +65,9 @@ impl Meter {
     }
 
     fn count(&self, bytes: &[u8]) {
-        if self.is_full() && is_http2_frame(bytes) {
-            self.is_http2.store(true, Ordering::Relaxed);
+        if self.is_full() {
+            self.is_http2.fetch_or(is_http2_frame(bytes), Ordering::Relaxed);
+            self.is_stray.store(!begins_status_line(bytes), Ordering::Relaxed);
         }
         self.charge(bytes.len().max(READ));
     }
@@ -74,6 +82,13 @@ impl Meter {
 /// smaller than 64 KiB (RFC 9113, section 4.1).
 fn is_http2_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..])
+}
+
+/// Whether `bytes` begin like a status line, which empty lines may precede.
+fn begins_status_line(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"HTTP/";
+    let line = bytes.trim_ascii_start();
+    line.starts_with(BEGINNING) || BEGINNING.starts_with(line)
 }
 
 /// The receiver sent more than the limit.
@@ -198,6 +213,12 @@ impl Connection {
     /// Whether nothing has been received since the last request.
     pub(super) fn is_unanswered(&self) -> bool {
         self.response.is_full()
+    }
+
+    /// Whether `error` shows nothing about the last request: the connection closed before any byte arrived, the request
+    /// was not sent, or the bytes that arrived are no response, but for example the rest of an earlier one.
+    pub(super) fn has_no_response(&self, error: &hyper::Error) -> bool {
+        self.is_unanswered() || error.is_canceled() || self.response.is_stray.load(Ordering::Relaxed)
     }
 
     /// Whether the receiver sent more than the limit.

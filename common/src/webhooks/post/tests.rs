@@ -332,6 +332,147 @@ async fn a_kept_connection_is_replaced_once_and_only_unanswered() {
     }
 }
 
+/// A server whose first connection answers a request, waits, and then sends `late`, which an earlier request or an idle
+/// connection caused. Later connections respond with 200.
+async fn late(late: &'static [u8], after: Duration, requests: Arc<AtomicUsize>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        let mut is_first = true;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (requests, is_late) = (Arc::clone(&requests), std::mem::take(&mut is_first));
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                while stream.read(&mut request).await.unwrap_or(0) > 0 {
+                    requests.fetch_add(1, Ordering::Relaxed);
+                    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("a write");
+                    if is_late {
+                        sleep(after).await;
+                        stream.write_all(late).await.ok();
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn the_rest_of_an_earlier_response_repeats_the_request() {
+    let timed_out: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for bytes in [b"ok", b"0\r\n\r\n".as_slice(), b"{\"ok\": true}", b"\r\nno", timed_out] {
+        for (after, wait) in [(0, 0), (20, 10), (20, 19), (20, 20), (20, 21), (20, 40)] {
+            let port = late(bytes, Duration::from_millis(after), Arc::default()).await;
+            let (client, url) = (client(), format!("http://127.0.0.1:{port}/"));
+            for _ in 0..3 {
+                assert_eq!(post(&client, &url).await, Outcome::Delivered(204), "{bytes:?} {after} {wait}");
+                sleep(Duration::from_millis(wait)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_gets_stray_bytes_is_repeated() {
+    let timed_out: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for (answer, outcome, connections_made) in [
+        (b"ok".as_slice(), Outcome::Delivered(200), 2),
+        (b"okHTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", Outcome::Delivered(200), 2),
+        (b"\0\0\0", Outcome::Delivered(200), 2),
+        (b"5\r\nhello\r\n0\r\n\r\n", Outcome::Delivered(200), 2),
+        (timed_out, Outcome::Delivered(200), 2),
+        (b"\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Outcome::Delivered(200), 1),
+        (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", Outcome::Failed(Failure::Status(429, None)), 1),
+        (b"HTTP/9", Outcome::Failed(Failure::Protocol), 1),
+    ] {
+        let scripts = vec![vec![vec![OK], vec![answer]], vec![vec![OK]]];
+        let (port, connections) = server("127.0.0.1:0", None, scripts).await;
+        let (client, url) = (client(), format!("http://127.0.0.1:{port}/"));
+        assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
+        assert_eq!(post(&client, &url).await, outcome, "{answer:?}");
+        assert_eq!(connections.all(), connections_made, "{answer:?}");
+    }
+    // On a new connection, the same answers count.
+    for (answer, outcome) in [(b"ok".as_slice(), Failure::Protocol), (timed_out, Failure::Status(408, None))] {
+        let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+        assert_eq!(post(&client(), &format!("http://127.0.0.1:{port}/")).await, Outcome::Failed(outcome));
+        assert_eq!(connections.all(), 1);
+    }
+}
+
+/// A server at a free port that answers each connection with these bytes and, over TLS, closes without close_notify or,
+/// if it `stays`, does not close.
+async fn abrupt(tls: Option<TlsAcceptor>, answer: &'static [u8], stays: bool) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        let answer = async |stream: &mut dyn Stream| {
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).await.unwrap_or(0);
+            stream.write_all(answer).await.ok();
+            stream.flush().await.ok();
+            if stays {
+                sleep(Duration::from_secs(60)).await;
+            }
+            read
+        };
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            match &tls {
+                None => drop(answer(&mut tcp).await),
+                Some(tls) => {
+                    let mut tls = tls.accept(tcp).await.expect("a handshake");
+                    answer(&mut tls).await;
+                    // Only the TCP connection is shut down.
+                    tls.get_mut().0.shutdown().await.ok();
+                }
+            }
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_success_over_tls_may_end_without_close_notify() {
+    for (answer, is_delivered) in [
+        (b"HTTP/1.0 200 OK\r\n\r\nok".as_slice(), true),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok", true),
+        (b"HTTP/1.1 202 Accepted\r\n\r\n", true),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nok", true),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nok", true),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", false),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", false),
+        (b"HTTP/1.1 200 OK\r\n", false),
+    ] {
+        let (roots, acceptor) = certified();
+        let port = abrupt(Some(acceptor), answer, false).await;
+        let why = why(&client_trusting(roots), &format!("https://hook.example:{port}/")).await;
+        let expected = if is_delivered { ("delivered", "") } else { ("protocol", INCOMPLETE) };
+        assert_eq!((why.0, why.1.as_str()), expected, "{:?}", str::from_utf8(answer));
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_the_coding_identity_has_an_end() {
+    for (answer, stays, outcome) in [
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 2\r\n\r\nok".as_slice(),
+            true,
+            "delivered",
+        ),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: Identity\r\ncontent-length: 0\r\n\r\n", true, "delivered"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nok", false, "delivered"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nok", true, "timeout"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 9\r\n\r\nok", true, "timeout"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity, chunked\r\n\r\n0\r\n\r\n", true, "delivered"),
+        (b"HTTP/1.0 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 2\r\n\r\nok", true, "protocol"),
+    ] {
+        let port = abrupt(None, answer, stays).await;
+        let why = why(&client(), &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(why.0, outcome, "{:?}", str::from_utf8(answer));
+    }
+}
+
 #[tokio::test]
 async fn an_unrequested_response_ends_the_connection() {
     let twice: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
