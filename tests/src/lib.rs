@@ -22,7 +22,7 @@ pub use doomed::{Doomed, Lives, at_each_call, context};
 pub use event::{callback, event, records};
 pub use lambda::Lambda;
 pub use moody::Moody;
-pub use proxy::{Call, CutOff, Proxy};
+pub use proxy::{Call, CutOff, Pages, Proxy};
 pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World, faults::Switch};

@@ -32,6 +32,17 @@ enum Manner {
     Metering,
     CutOff(Arc<CutOff>),
     Answering(Box<Answer>),
+    Paging(Pages),
+}
+
+/// How the tables mark that a statement has more results. The embedded tables answer all of a list at once.
+#[derive(Clone, Copy, Debug)]
+pub enum Pages {
+    /// Ten elements of a list of keys at a time, with a `NextToken`
+    /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
+    OfTen,
+    /// With a `LastEvaluatedKey` and no `NextToken`.
+    OnlyKeys,
 }
 
 /// Returns a status and body, or `None` to forward the call.
@@ -175,6 +186,11 @@ impl Proxy {
         Self::start(Manner::Answering(Box::new(answer))).await
     }
 
+    /// Starts a proxy for tables that divides the results of statements into `pages`.
+    pub async fn paging(pages: Pages) -> Self {
+        Self::start(Manner::Paging(pages)).await
+    }
+
     async fn start(manner: Manner) -> Self {
         let http = plain_http().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
@@ -222,7 +238,18 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     let number = shared.calls.fetch_add(1, Ordering::Relaxed);
     let (mut parts, body) = request.into_parts();
     let mut body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let mut statement = None;
     let fate = match &shared.manner {
+        Manner::Paging(pages) => {
+            let target = parts.headers.get("x-amz-target");
+            if target.is_some_and(|target| target.as_bytes().ends_with(b".ExecuteStatement")) {
+                let read = Statement::read(*pages, &body);
+                body = read.part();
+                parts.headers.remove(CONTENT_LENGTH);
+                statement = Some(read);
+            }
+            Fate::Succeeds
+        }
         Manner::Faithful => Fate::Succeeds,
         Manner::Faulty => match draw(number) {
             ..LOST_CALLS => Fate::Fails,
@@ -249,12 +276,78 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     let url = format!("{}{}", shared.behind.get().expect("the proxy has a service behind it"), parts.uri);
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
-    let (status, headers) = (answer.status(), answer.headers().clone());
-    let Ok(body) = answer.bytes().await else { return failure() };
+    let (status, mut headers) = (answer.status(), answer.headers().clone());
+    let Ok(mut body) = answer.bytes().await else { return failure() };
+    if let Some(statement) = statement {
+        body = statement.page(&body);
+        headers.remove(CONTENT_LENGTH);
+        headers.remove("x-amz-crc32");
+    }
     if matches!(shared.manner, Manner::Metering) {
         shared.meter(&parts.headers, &body);
     }
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
+}
+
+/// A statement `... IN [?, ...] AND ... BETWEEN ? AND ? ...` that is answered in pages.
+struct Statement {
+    pages: Pages,
+    call: Value,
+    /// The number of the part of the list, and the token of the tables within this part.
+    part: usize,
+    token: Option<String>,
+}
+
+impl Statement {
+    fn read(pages: Pages, body: &[u8]) -> Self {
+        let call: Value = serde_json::from_slice(body).expect("a call of a table");
+        let token = call["NextToken"].as_str().unwrap_or("0 ");
+        let (part, token) = token.split_once(' ').expect("the proxy's token");
+        let token = Some(token.to_owned()).filter(|token| !token.is_empty());
+        Self { pages, part: part.parse().expect("a number"), token, call }
+    }
+
+    /// The keys in the list.
+    fn keys(&self) -> &[Value] {
+        let all = self.call["Parameters"].as_array().expect("parameters");
+        &all[..all.len() - 2]
+    }
+
+    /// The call for this part of the list.
+    fn part(&self) -> Bytes {
+        let Pages::OfTen = self.pages else { return self.call.to_string().into() };
+        let all = self.call["Parameters"].as_array().expect("parameters");
+        let part = self.keys().chunks(10).nth(self.part).expect("a part");
+        let marks = |number: usize| format!("IN [{}]", vec!["?"; number].join(", "));
+        let text = self.call["Statement"].as_str().expect("a statement");
+        assert!(text.contains(&marks(all.len() - 2)), "{text}");
+        let mut call = self.call.clone();
+        call["Statement"] = json!(text.replace(&marks(all.len() - 2), &marks(part.len())));
+        call["Parameters"] = json!([part, &all[all.len() - 2..]].concat());
+        call["NextToken"] = json!(self.token);
+        call.as_object_mut().expect("a call").retain(|_, value| !value.is_null());
+        call.to_string().into()
+    }
+
+    /// The page for this answer.
+    fn page(&self, answer: &[u8]) -> Bytes {
+        let mut answer: Value = serde_json::from_slice(answer).expect("a response from a table");
+        let more = answer["NextToken"].as_str().map(str::to_owned);
+        let page = answer.as_object_mut().expect("a response");
+        page.remove("NextToken");
+        page.remove("LastEvaluatedKey");
+        match self.pages {
+            Pages::OnlyKeys if more.is_some() => {
+                drop(page.insert("LastEvaluatedKey".to_owned(), json!({"key": {"S": "k"}})))
+            }
+            Pages::OfTen if more.is_some() || (self.part + 1) * 10 < self.keys().len() => {
+                let part = self.part + usize::from(more.is_none());
+                page.insert("NextToken".to_owned(), json!(format!("{part} {}", more.unwrap_or_default())));
+            }
+            Pages::OnlyKeys | Pages::OfTen => {}
+        }
+        answer.to_string().into()
+    }
 }
 
 /// The call to a table, changed to request the consumed capacity. (The embedded tables do not verify signatures.)

@@ -132,6 +132,11 @@ impl Store {
     /// Makes a message in flight visible after `timeout`. Returns whether the receipt was still valid.
     pub(super) fn change_visibility(&mut self, receipt: Receipt, timeout: Duration, now: Instant) -> bool {
         let Some((since, until)) = self.flight(receipt) else { return false };
+        // A receive with a timeout of zero is never in flight by its time.
+        if since < until && until <= now {
+            self.advance(now);
+            return false;
+        }
         self.hidden.remove(&(until, receipt.key));
         let until = now + timeout;
         self.hidden.insert((until, receipt.key));
@@ -234,6 +239,20 @@ mod tests {
         assert_eq!(store.counts(now + 2 * MINUTE), [0, 1, 0], "it stays in flight for longer");
         assert!(store.delete(second, now + 2 * MINUTE) && !store.delete(second, now + 2 * MINUTE));
         assert_eq!((store.counts(now + 9 * MINUTE), store.next_visible()), ([0, 0, 0], None));
+    }
+
+    #[test]
+    fn a_timeout_that_has_ended_cannot_be_changed() {
+        let (mut store, now) = (Store::default(), Instant::now());
+        store.add(entry(0, "a"), NOTHING, now);
+        let receipt = receive(&mut store, MINUTE, now).expect("a message");
+        let early = now + MINUTE - Duration::from_millis(1);
+        assert!(store.change_visibility(receipt, Duration::from_millis(1), early));
+        assert!(!store.change_visibility(receipt, MINUTE, now + MINUTE), "as in SQS: MessageNotInflight");
+        assert_eq!(store.counts(now + MINUTE), [1, 0, 0]);
+        let again = receive(&mut store, NOTHING, now + MINUTE).expect("the same message");
+        assert!(store.change_visibility(again, MINUTE, now + MINUTE), "without a timeout, it has not ended");
+        assert_eq!(store.counts(now + MINUTE), [0, 1, 0]);
     }
 
     #[test]

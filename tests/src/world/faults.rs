@@ -8,7 +8,7 @@ use std::sync::{
 use serde_json::{Value, json};
 
 use super::World;
-use crate::{Call, CutOff, Proxy, proxy::Units};
+use crate::{Call, CutOff, Pages, Proxy, proxy::Units};
 
 /// A switch, which is off at first.
 #[derive(Clone, Default)]
@@ -100,6 +100,17 @@ impl World {
     /// Like [`Self::metered`], with these settings.
     pub async fn metered_with(settings: &[(&str, &str)]) -> Self {
         Self::behind(Proxy::metering().await, settings).await
+    }
+
+    /// Starts the service with tables that divide the results of statements into `pages`.
+    pub async fn paging(pages: Pages) -> Self {
+        Self::behind(Proxy::paging(pages).await, &[]).await
+    }
+
+    /// The number of calls to the tables so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.proxy.as_ref().expect("a world with a proxy").calls()
     }
 
     /// The capacity that the tables have consumed since this function was last called.

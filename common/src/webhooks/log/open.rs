@@ -1,8 +1,8 @@
 //! Counts undelivered deliveries exactly in a log of any size. Delivered states do not have to be read, because
 //! successful deliveries never enter the sparse index.
 //!
-//! A statement reads the keys in up to 50 partitions of the index. If it finds a thousand, the partition where it
-//! stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
+//! A statement reads the keys in up to 50 partitions of the index, in one page or several: DynamoDB may answer a list of
+//! partitions ten at a time. If it finds a thousand keys, the partition where it stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
 //! lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -60,7 +60,7 @@ pub const MOST: usize = 10_000;
 /// The maximum number for [`Log::open_briefly`], which a call reads.
 const BRIEF: usize = 1000;
 /// The number of keys that a statement reads.
-const READ: i32 = 1000;
+const READ: u16 = 1000;
 /// The maximum number of partitions in a statement
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
 const PARTITIONS: usize = 50;
@@ -166,8 +166,8 @@ impl Log {
         Ok(read)
     }
 
-    /// Reads up to a thousand delivery keys from partitions of the index. Returns the keys, and whether there are no
-    /// others. Because of `ORDER BY`, only the last partition that was read can have more.
+    /// Reads a thousand delivery keys or all from partitions of the index. Returns the keys, and whether there are no
+    /// others. Because of `ORDER BY`, only the last partition that was read, and those after it, can have more.
     async fn open_keys(&self, places: &[(String, Place)], range: &KeyRange) -> Result<(Vec<Item>, bool)> {
         let partitions = vec!["?"; places.len()].join(", ");
         let statement = format!(
@@ -176,10 +176,21 @@ impl Log {
             self.table
         );
         let keys = places.iter().map(|(key, _)| key).chain([range.start(), range.end()]);
-        let call = self.dynamodb.execute_statement().statement(statement).limit(READ);
+        let call = self.dynamodb.execute_statement().statement(statement).limit(READ.into());
         let call = call.set_parameters(Some(keys.map(text).collect()));
-        let answer = Box::pin(call.send()).await.map_err(failure(DOING))?;
-        Ok((answer.items.unwrap_or_default(), answer.next_token.is_none()))
+        let (mut found, mut token) = (Vec::new(), None);
+        // Each partition can end a page.
+        for _ in places {
+            let answer = Box::pin(call.clone().set_next_token(token).send()).await.map_err(failure(DOING))?;
+            found.extend(answer.items.unwrap_or_default());
+            token = answer.next_token;
+            // Each of the two means that there is more, but only a token continues the statement.
+            let is_whole = token.is_none() && answer.last_evaluated_key.is_none();
+            if token.is_none() || found.len() >= READ.into() {
+                return Ok((found, is_whole));
+            }
+        }
+        Ok((found, false))
     }
 
     /// Counts up to `most` deliveries of a partition of the index that is too large for the statement.

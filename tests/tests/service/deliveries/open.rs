@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
-use tests::{Browser, Receiver, Tenant, World, browser::readable, event, is_thorough};
+use tests::{Browser, Pages, Receiver, Tenant, World, browser::readable, event, is_thorough};
 
 use super::{Book, Draft, HOUR, SECOND, pages};
 
@@ -120,4 +120,32 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": retrying})).await;
     let stats = stats.ok();
     assert_eq!((&stats["total"]["delivered"], &stats["complete"]), (&json!(newer), &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_in_pages_are_read_to_their_end() {
+    for (pages, most_calls) in [(Pages::OfTen, 40), (Pages::OnlyKeys, 40)] {
+        let world = World::paging(pages).await;
+        let tenant = world.tenant("acme").await;
+        let mut endpoints = Vec::new();
+        for number in 0..30 {
+            endpoints.push(world.endpoint(&tenant, &format!("https://example.com/{number}"), "s").await);
+        }
+        let stats = async || world.rpc(&tenant.key, "deliveries/stats", json!({})).await.ok()["open"].clone();
+        let before = world.calls();
+        stats().await;
+        let without_any = world.calls() - before;
+        let book = Book::of(&world);
+        let old = |job: u32| book.ago(HOUR + SECOND * job);
+        book.write(&tenant, endpoints.iter().map(|id| Draft::to(id, old(0), 0).status(Status::Failed))).await;
+        let before = world.calls();
+        assert_eq!(stats().await["failed"]["count"], 30, "{pages:?}");
+        let calls = world.calls() - before;
+        assert!(calls <= without_any + most_calls, "{pages:?}: {calls} calls, {without_any} without deliveries");
+        book.write(&tenant, (1..=1_200).map(|job| Draft::to(&endpoints[7], old(job), job).status(Status::Pending)))
+            .await;
+        let open = stats().await;
+        let counts = ["pending", "failed", "held"].map(|status| open[status]["count"].clone());
+        assert_eq!(counts, [json!(1_200), json!(30), json!(0)], "{pages:?}");
+    }
 }

@@ -155,7 +155,7 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
         calls.extend(needed.map(|permission| format!("{} {permission}", call.function)));
         // Queries read parts of the index that are too large for a statement.
         if call.operation == "ExecuteStatement" && call.function == "deliveries-stats" {
-            return Some((200, json!({"Items": [], "NextToken": "more"})));
+            return Some((200, json!({"Items": [], "LastEvaluatedKey": {"open": {"S": "more"}}})));
         }
         let is_refused = call.operation == "BatchWriteItem" && is_throttled.is_on() && is_to_first_partition(call);
         is_refused.then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
