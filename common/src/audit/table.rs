@@ -35,9 +35,9 @@ impl Position {
         Self { random: u128::from_le_bytes(random::bytes()), ..Self::start_of(at) }
     }
 
-    /// The position before all entries at this time.
+    /// The position before all entries at this time. Times with more digits would not sort as text.
     pub(super) fn start_of(at: Timestamp) -> Self {
-        Self { millisecond: at.as_millisecond().try_into().unwrap_or(0), random: 0 }
+        Self { millisecond: at.as_millisecond().try_into().unwrap_or(0).min(LAST), random: 0 }
     }
 
     pub(super) fn previous(self) -> Self {
@@ -93,6 +93,9 @@ mod tests {
         let places = places.map(|(millisecond, random)| Position { millisecond, random });
         assert!(places.is_sorted());
         assert!(places.map(|place| place.to_string()).is_sorted());
+        let far = ["2286-11-20T17:46:39.999Z", "2286-11-20T17:46:40Z", "7018-09-23T00:00:00Z", "9999-12-31T23:59:59Z"];
+        let far = far.map(|at| Position::start_of(at.parse().expect("a time")).to_string());
+        assert!(far.is_sorted() && far[0] > places[5].to_string());
         assert!(places.windows(2).all(|pair| pair[0] <= pair[1].previous() && pair[1].previous() < pair[1]));
     }
 }

@@ -84,6 +84,16 @@ async fn pages_and_filters_find_each_entry_once() {
     let since = entries(&world, &tenant, json!({"since": third, "limit": 100})).await;
     let until = entries(&world, &tenant, json!({"until": third, "limit": 100})).await;
     assert_eq!([since, until].concat(), all);
+    for (since, until, is_found) in [
+        ("0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", true),
+        ("1969-12-31T23:59:59Z", "7018-09-23T00:00:00Z", true),
+        ("2286-11-20T17:46:40Z", "2286-11-20T17:46:39Z", false),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z", false),
+        ("9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", false),
+    ] {
+        let found = entries(&world, &tenant, json!({"since": since, "until": until})).await;
+        assert_eq!(!found.is_empty(), is_found, "{since} {until}");
+    }
     let invalid = json!({"since": "now", "until": "now", "action": "x", "limit": 101, "cursor": "x"});
     let answer = world.rpc(&tenant.key, "audit/list", invalid).await;
     let fields: Vec<_> = answer.issues().into_iter().map(|(field, _)| field).collect();
