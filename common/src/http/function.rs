@@ -111,6 +111,9 @@ impl Function {
             _ => None,
         };
         response.headers_mut().extend(wait.map(|seconds| (header::RETRY_AFTER, HeaderValue::from(seconds))));
+        if let Some(HttpError::Method(methods)) = &error {
+            response.headers_mut().extend(HeaderValue::from_str(methods).ok().map(|methods| (header::ALLOW, methods)));
+        }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = error.as_ref().map_or("OK", |error| error.code().as_str());
         // The raw path is not logged, because a mangled link may contain its token.
@@ -158,10 +161,13 @@ impl Function {
     fn unrouted(&self, request: &Request) -> Result<Reply, HttpError> {
         if request.method == Method::OPTIONS && self.wire == Wire::Plain {
             Ok(Reply::Preflight)
-        } else if self.at_path(request).next().is_some() {
-            Err(HttpError::Method)
         } else {
-            Err(Error::NotFound("Not found").into())
+            let methods: Vec<_> = self.at_path(request).flat_map(|route| route.info.methods()).copied().collect();
+            Err(if methods.is_empty() {
+                Error::NotFound("Not found").into()
+            } else {
+                HttpError::Method(methods.join(", "))
+            })
         }
     }
 

@@ -17,8 +17,8 @@ pub enum HttpError {
     Domain(Error),
     /// A request that is not valid HTTP.
     Unreadable,
-    /// No route at this path supports this method.
-    Method,
+    /// No route at this path supports this method. Contains the supported ones, for `Allow`.
+    Method(String),
     /// The body is too large.
     TooLarge,
 }
@@ -33,7 +33,7 @@ impl HttpError {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Unreadable => StatusCode::BAD_REQUEST,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
                 Error::Malformed
@@ -57,7 +57,7 @@ impl HttpError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Unreadable => Code::BadRequest,
-            Self::Method => Code::MethodNotSupported,
+            Self::Method(_) => Code::MethodNotSupported,
             Self::TooLarge => Code::PayloadTooLarge,
             Self::Domain(error) => match error {
                 Error::Malformed
@@ -81,7 +81,7 @@ impl HttpError {
     pub(super) fn message(&self) -> String {
         match self {
             Self::Unreadable => "Malformed request. Its host, query, headers or body is not valid HTTP.".to_owned(),
-            Self::Method => "This route does not support this method".to_owned(),
+            Self::Method(_) => "This route does not support this method".to_owned(),
             Self::TooLarge => "The body must be at most 64 KiB".to_owned(),
             Self::Domain(error) => error_message(error),
         }

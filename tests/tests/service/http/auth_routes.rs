@@ -86,4 +86,15 @@ async fn bad_bodies_and_unknown_routes_get_the_flows_own_error_shape() {
     assert_eq!(world.send(options).await.status, 204);
     let method = world.send(world.http.get(world.url("/api/auth/api-key/create"))).await;
     assert_eq!((method.status, &method.body["code"]), (405, &json!("METHOD_NOT_SUPPORTED")));
+    for (method, path, allowed) in [
+        (reqwest::Method::GET, "api-key/create", "POST"),
+        (reqwest::Method::PUT, "api-key/create", "POST"),
+        (reqwest::Method::POST, "api-key/list", "GET, HEAD"),
+        (reqwest::Method::PATCH, "get-session", "GET, HEAD"),
+    ] {
+        let answer = world.send(world.http.request(method.clone(), world.url(&format!("/api/auth/{path}")))).await;
+        let mut given: Vec<_> = answer.headers["allow"].to_str().expect("ASCII").split(", ").collect();
+        given.sort_unstable();
+        assert_eq!((answer.status, given.join(", ").as_str()), (405, allowed), "{method} {path}");
+    }
 }
