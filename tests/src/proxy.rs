@@ -338,7 +338,7 @@ impl Statement {
         page.remove("LastEvaluatedKey");
         match self.pages {
             Pages::OnlyKeys if more.is_some() => {
-                drop(page.insert("LastEvaluatedKey".to_owned(), json!({"key": {"S": "k"}})))
+                drop(page.insert("LastEvaluatedKey".to_owned(), json!({"key": {"S": "k"}})));
             }
             Pages::OfTen if more.is_some() || (self.part + 1) * 10 < self.keys().len() => {
                 let part = self.part + usize::from(more.is_none());
