@@ -25,5 +25,5 @@ pub use functions::{Handler, function_names};
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;
 pub use services::create_tables;
-pub use stack::{Data, Options, Ports, Stack, Worker, openapi};
+pub use stack::{Data, Options, Ports, Stack, Worker, exact_openapi, openapi};
 pub use template::evaluated as template;

@@ -7,7 +7,26 @@ use serde_json::{Map, Value, json};
 
 use crate::functions::{Function, Handler};
 
-/// Describes the routes of `functions`.
+/// Describes the routes of `functions`, for clients. The session cookie has the name that it has over https, or over
+/// `http` for this process.
+pub(crate) fn published(functions: &BTreeMap<String, Arc<Function>>, session: Session) -> Value {
+    let mut document = document(functions);
+    http::openapi::open(&mut document);
+    let name = document.pointer_mut("/components/securitySchemes/session/name");
+    if let (Session::OverHttp, Some(name)) = (session, name) {
+        *name = json!("session_token");
+    }
+    document
+}
+
+/// How clients send the session cookie, which determines its name.
+#[derive(Clone, Copy)]
+pub(crate) enum Session {
+    OverHttps,
+    OverHttp,
+}
+
+/// Describes the routes of `functions` exactly: objects have no other members.
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),
@@ -155,6 +174,7 @@ fn request(name: &str, summary: &str, properties: &Value, required: &[&str], res
     json!({ "post": {
         "operationId": name,
         "summary": summary,
+        "description": summary,
         // Receivers verify the signatures instead.
         "security": [],
         "parameters": headers.into_iter().chain(optional).collect::<Vec<_>>(),

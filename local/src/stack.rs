@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::parts::{ACCOUNT, REGION, api_router, clients, files, functions, pollers, start_polling, trusted_origins};
-pub use self::parts::{Data, openapi};
+pub use self::parts::{Data, exact_openapi, openapi};
 pub(crate) use self::parts::{lambda_variables, parameters, place};
 use crate::{
     demo_tenant::{self, DemoTenant},

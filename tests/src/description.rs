@@ -47,7 +47,7 @@ fn is_page(body: &Value) -> bool {
 fn operations() -> &'static HashMap<(String, String), Operation> {
     static OPERATIONS: OnceLock<HashMap<(String, String), Operation>> = OnceLock::new();
     OPERATIONS.get_or_init(|| {
-        let document = local::openapi().expect("the functions match the template");
+        let document = local::exact_openapi().expect("the functions match the template");
         let paths = document["paths"].as_object().expect("paths");
         let described = paths.iter().flat_map(|(path, methods)| {
             let methods = methods.as_object().expect("methods");

@@ -108,14 +108,20 @@ impl Fields {
         self.text(name, parse)
     }
 
-    /// Reads a string that may be absent, but not `null`.
+    /// Reads a string that may be absent. As for all optional values, `null` counts as absent, because many clients send
+    /// it for a value that is not set.
     pub fn optional_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>, Rejected> {
-        self.note::<T>(name, OPTIONAL);
-        self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
+        self.note::<Option<T>>(name, OPTIONAL);
+        self.take(name).map(|value| self.parse(name, &value, parse)).transpose()
+    }
+
+    /// Takes a value that is present and not `null`.
+    fn take(&mut self, name: &str) -> Option<Json> {
+        self.values.remove(name).filter(|value| *value != Json::Null)
     }
 
     /// Reads a string that may be absent (keep the current value) or `null` (remove the value).
@@ -140,6 +146,10 @@ impl Fields {
         parse: impl Fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<L>, Rejected> {
         self.note::<Option<L>>(name, OPTIONAL);
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.bound_list(name, most);
+        }
         let elements = match self.values.remove(name) {
             None => return Ok(Patch::Keep),
             Some(Json::Null) => return Ok(Patch::Clear),
@@ -250,14 +260,28 @@ impl Fields {
         if self.issues.len() == before { Ok(all) } else { Err(Rejected) }
     }
 
-    /// Reads a boolean that may be absent, but not `null`.
+    /// Reads a boolean that may be absent.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
+        self.note::<Option<bool>>(name, OPTIONAL);
+        self.take(name).map(|value| self.boolean(name, &value)).transpose()
+    }
+
+    /// Reads a boolean that may be absent, but not `null`, which could mean either value.
+    pub fn optional_bool_without_null(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
         self.note::<bool>(name, OPTIONAL);
-        match self.values.remove(name) {
-            None => Ok(None),
-            Some(Json::Bool(value)) => Ok(Some(value)),
-            Some(_) => Err(self.wrong_type(name, "Must be true or false")),
+        self.values.remove(name).map(|value| self.boolean(name, &value)).transpose()
+    }
+
+    fn boolean(&mut self, name: &str, value: &Json) -> Result<bool, Rejected> {
+        match value {
+            Json::Bool(value) => Ok(*value),
+            _ => Err(self.wrong_type(name, "Must be true or false")),
         }
+    }
+
+    /// Whether the field is `null`.
+    fn is_null(&self, name: &str) -> bool {
+        matches!(self.values.get(name), Some(Json::Null))
     }
 
     /// Reads a boolean that may be absent (keep the current value) or `null` (remove the value).
@@ -271,22 +295,10 @@ impl Fields {
         }
     }
 
-    /// Reads a whole number that may be absent, but not `null`.
+    /// Reads a whole number that may be absent.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
-        self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
-    }
-
-    /// Whether the field is `null`.
-    fn is_null(&self, name: &str) -> bool {
-        matches!(self.values.get(name), Some(Json::Null))
-    }
-
-    /// Reads a whole number; absent and `null` are equivalent.
-    pub fn nullable_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
-        if self.is_null(name) {
-            self.values.remove(name);
-        }
-        let read = self.optional_number(name, range);
+        let whole = |value| if let Json::Number(number) = value { Some(number) } else { None };
+        let read = self.optional_whole(name, &range, whole);
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
             description.allow_null(name);
@@ -311,7 +323,7 @@ impl Fields {
     ) -> Result<Option<u32>, Rejected> {
         self.note_number(name, range);
         let (least, most) = (*range.start(), *range.end());
-        let Some(value) = self.values.remove(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else { return Ok(None) };
         let Some(number) = whole(value) else { return Err(self.wrong_type(name, "Must be a whole number")) };
         let (code, message) = match u32::try_from(number) {
             Ok(number) if range.contains(&number) => return Ok(Some(number)),
@@ -391,7 +403,7 @@ mod tests {
         let read = Fields::read(values, |fields| {
             let name = fields.text("name", Name::parse);
             let slug = fields.text("slug", Slug::parse);
-            let active = fields.optional_bool("active");
+            let active = fields.optional_bool_without_null("active");
             let url = fields.optional_text("url", Name::parse);
             Ok((name?, slug?, active?, url?))
         });
@@ -515,6 +527,23 @@ mod tests {
     }
 
     #[test]
+    fn null_counts_as_absent_in_every_optional_field() {
+        let nulls = json!({"text": null, "number": null, "bool": null, "list": null, "patch": null, "only": null});
+        let read = Fields::read(values(nulls), |fields| {
+            let text = fields.optional_text("text", Name::parse);
+            let number = fields.optional_number("number", 1..=9);
+            let bool = fields.optional_bool("bool");
+            let list: Result<Patch<Vec<Name>>, _> = fields.nullable_list("list", 9, Name::parse);
+            let patch = fields.nullable_text("patch", Name::parse);
+            let only = fields.text("only", Name::parse);
+            assert!(matches!((text, number, bool), (Ok(None), Ok(None), Ok(None))));
+            assert!(matches!((list, patch), (Ok(Patch::Clear), Ok(Patch::Clear))));
+            only
+        });
+        assert!(matches!(read, Err(Error::Invalid(issues)) if issues.len() == 1), "a required field needs a value");
+    }
+
+    #[test]
     fn a_number_is_whole_and_within_its_range() {
         let read =
             |value| Fields::read(values(json!({"limit": value})), |fields| fields.optional_number("limit", 1..=100));
@@ -535,7 +564,6 @@ mod tests {
             (json!(1e300), IssueCode::TooBig),
             (json!(-1e300), IssueCode::TooSmall),
             (json!("20"), IssueCode::InvalidType),
-            (json!(null), IssueCode::InvalidType),
         ] {
             let Err(Error::Invalid(issues)) = read(value.clone()) else { unreachable!("{value}") };
             assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{value}");

@@ -16,7 +16,7 @@ use super::{
     function::Function,
     info::{API_KEY, Credential, Fault, Needed, RouteInfo},
     route::BoundRoute,
-    shapes::{Generators, Shapes},
+    shapes::{Generators, Shapes, without_null},
     status::HttpError,
     wire::Wire,
 };
@@ -103,8 +103,10 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     shapes.input.fields = others;
     let parameter = |place: &'static str| {
         move |(name, is_required, schema): &(&'static str, bool, Schema)| {
-            let (mut schema, is_required) = (schema.clone(), *is_required || place == "path");
-            let about = schema.remove("description");
+            let (mut schema, is_required) = (Value::from(schema.clone()), *is_required || place == "path");
+            // Neither a path nor a query can contain null.
+            without_null(&mut schema);
+            let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             json!({ "name": name, "in": place, "description": about, "required": is_required, "schema": schema })
         }
     };
@@ -128,17 +130,17 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
             format!(" The audit log records {}.", actions.join(", "))
         }
     };
-    let description = format!("{}{also}{recorded}", info.description);
-    if !description.is_empty() {
-        members.insert("description".to_owned(), description.trim_start().into());
-    }
+    // Tools for language models show only the description, so it repeats the summary.
+    let parts = [info.summary, info.description, &also, &recorded].map(str::trim);
+    let description: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    members.insert("description".to_owned(), description.join(" ").into());
     if shapes.input.takes_key {
         parameters.push(idempotency_key());
     }
     if info.method == Method::GET {
         parameters.extend(shapes.input.fields.iter().map(parameter("query")));
     } else {
-        let required = shapes.input.cases.is_some() || !shapes.input.required().is_empty();
+        let required = shapes.input.needs_fields();
         let mut fields = shapes.input.schema(wire != Wire::Page);
         let schema = match wire {
             Wire::Plain | Wire::Page => fields,
@@ -146,8 +148,14 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
                 if let Some(fields) = fields.as_object_mut() {
                     fields.insert("description".to_owned(), "The fields of the call.".into());
                 }
-                let required = if required { vec!["json"] } else { Vec::new() };
-                json!({ "type": "object", "properties": { "json": fields }, "required": required })
+                let envelope = json!({ "type": "object", "properties": { "json": fields } });
+                let of_any = json!({
+                    "required": [],
+                    // Fields outside of the envelope are a mistake.
+                    "if": { "not": { "propertyNames": { "const": "meta" } } },
+                    "then": { "properties": { "json": { "description": "Any value." } }, "required": ["json"] },
+                });
+                merged(envelope, if required { json!({ "required": ["json"] }) } else { of_any })
             }
         };
         let media = if wire == Wire::Page { "application/x-www-form-urlencoded" } else { "application/json" };
@@ -160,11 +168,35 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     operation
 }
 
+/// The members of both objects.
+fn merged(mut object: Value, more: Value) -> Value {
+    if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
+        members.extend(more);
+    }
+    object
+}
+
+/// Permits members that a later version adds to responses and webhooks. Otherwise, clients generated from the document
+/// would reject them. Tests use the document without this change, to find members that it does not describe.
+pub fn open(document: &mut Value) {
+    match document {
+        Value::Object(members) => {
+            if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                members.remove("additionalProperties");
+            }
+            members.values_mut().for_each(open);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(open),
+        _ => {}
+    }
+}
+
 fn idempotency_key() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
         "description": "Makes the call repeatable: a call with the same key within 24 hours returns the first call's \
-         response, and has no further effect.",
+         response, and has no further effect. Use a new key for each new call: tools that invent one value for all \
+         calls must omit the header.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
     })
 }

@@ -62,6 +62,8 @@ pub(super) struct FieldDescriptions {
     /// The description of the next field to be recorded, and an example for it.
     pub(super) about: &'static str,
     pub(super) example: &'static str,
+    /// The only values of the next string to be recorded, if there is a list.
+    pub(super) choices: &'static [&'static str],
     /// Each field's name, whether it is required, and its schema.
     pub(super) fields: Vec<(&'static str, bool, Schema)>,
     /// Whether the input includes an idempotency key.
@@ -70,6 +72,8 @@ pub(super) struct FieldDescriptions {
     pub(super) cases: Option<(&'static str, &'static [Case])>,
     /// Groups of fields. Fields of different groups are mutually exclusive.
     pub(super) either: &'static [&'static [&'static str]],
+    /// Fields of which at least one is required.
+    pub(super) at_least_one: &'static [&'static str],
 }
 
 impl FieldDescriptions {
@@ -91,6 +95,11 @@ impl FieldDescriptions {
         if !example.is_empty() {
             schema.insert("examples".to_owned(), json!([example]));
         }
+        let choices = std::mem::take(&mut self.choices).iter().map(|choice| json!(choice));
+        if choices.len() > 0 {
+            let null = (!is_required).then_some(Value::Null);
+            schema.insert("enum".to_owned(), choices.chain(null).collect());
+        }
         self.fields.push((name, is_required, schema));
     }
 
@@ -99,11 +108,24 @@ impl FieldDescriptions {
         self.push(name, false, schema);
     }
 
-    /// Marks the last recorded field as nullable.
+    /// Marks the last recorded number as nullable.
     pub(super) fn allow_null(&mut self, name: &'static str) {
-        if let Some((_, _, schema)) = self.fields.iter_mut().rfind(|(noted, ..)| *noted == name) {
+        if let Some(schema) = self.last(name) {
             schema.insert("type".to_owned(), json!(["integer", "null"]));
         }
+    }
+
+    /// Bounds the last recorded array. Duplicates in it are ignored.
+    pub(super) fn bound_list(&mut self, name: &'static str, most: usize) {
+        if let Some(schema) = self.last(name) {
+            schema.remove("uniqueItems");
+            schema.insert("minItems".to_owned(), json!(1));
+            schema.insert("maxItems".to_owned(), json!(most));
+        }
+    }
+
+    fn last(&mut self, name: &'static str) -> Option<&mut Schema> {
+        self.fields.iter_mut().rfind(|(noted, ..)| *noted == name).map(|(_, _, schema)| schema)
     }
 
     pub(super) fn note_object(&mut self, name: &'static str, fields: &Self) {
@@ -120,6 +142,11 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, is_required, _)| *is_required).map(|(name, ..)| *name).collect()
     }
 
+    /// Whether a call without fields is rejected.
+    pub(super) fn needs_fields(&self) -> bool {
+        self.cases.is_some() || !self.at_least_one.is_empty() || !self.required().is_empty()
+    }
+
     /// Builds the input's schema. Additional properties are allowed, because unknown fields are ignored. A JSON body
     /// may be `null` if no field is required.
     pub(super) fn schema(&self, is_json: bool) -> Value {
@@ -129,13 +156,14 @@ impl FieldDescriptions {
         if let Some((by, cases)) = self.cases {
             return json!({ "oneOf": cases.iter().map(|case| self.case(by, cases, case, &properties)).collect::<Value>() });
         }
-        let kind = if is_json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
+        let kind = if is_json && !self.needs_fields() { json!(["object", "null"]) } else { json!("object") };
         let mut schema = json!({ "type": kind, "properties": properties, "required": required });
         let excluded: Vec<_> = self.exclusions().map(|pair| with_all(&pair)).collect();
         let not = if let [one] = &excluded[..] { one.clone() } else { json!({ "anyOf": excluded }) };
-        if let (false, Some(members)) = (excluded.is_empty(), schema.as_object_mut()) {
-            members.insert("not".to_owned(), not);
-        }
+        let at_least_one: Vec<_> = self.at_least_one.iter().map(|name| with_all(&[name])).collect();
+        let Some(members) = schema.as_object_mut() else { return schema };
+        members.extend((!excluded.is_empty()).then(|| ("not".to_owned(), not)));
+        members.extend((!at_least_one.is_empty()).then(|| ("anyOf".to_owned(), at_least_one.into())));
         schema
     }
 
@@ -157,7 +185,15 @@ impl FieldDescriptions {
         let mut properties = fields.clone();
         properties.retain(|name, _| !refused.contains(&&name.as_str()));
         let about = fields.get(by).and_then(|field| field.get("description"));
-        properties.insert(by.to_owned(), json!({ "description": about, "type": "string", "enum": [value] }));
+        // `null` is the default, too.
+        let named = match is_default {
+            true => json!({ "description": about, "type": ["string", "null"], "enum": [value, null] }),
+            false => json!({ "description": about, "type": "string", "enum": [value] }),
+        };
+        properties.insert(by.to_owned(), named);
+        for schema in properties.iter_mut().filter(|(name, _)| needs.contains(&name.as_str())).map(|(_, it)| it) {
+            without_null(schema);
+        }
         let kind = (!is_default).then_some(by);
         let required: Vec<_> = self.required().into_iter().chain(needs.iter().copied()).chain(kind).collect();
         let mut schema = json!({ "title": title, "type": "object", "properties": properties, "required": required });
@@ -170,9 +206,30 @@ impl FieldDescriptions {
     }
 }
 
-/// The schema of an object that has all of these properties. Each property is declared, as OpenAPI linters require.
+/// Removes `null` from the types of a schema.
+pub(super) fn without_null(schema: &mut Value) {
+    let is_null = |value: &Value| value == "null" || value.is_null() || value["type"] == "null";
+    for name in ["type", "enum", "anyOf"] {
+        if let Some(all) = schema.get_mut(name).and_then(Value::as_array_mut) {
+            all.retain(|value| !is_null(value));
+            if let ([only], true) = (&all[..], name == "type") {
+                schema["type"] = only.clone();
+            }
+        }
+    }
+    // A single alternative takes the place of the list.
+    let only = schema.get_mut("anyOf").and_then(Value::as_array_mut).filter(|all| all.len() == 1).and_then(Vec::pop);
+    if let (Some(Value::Object(only)), Some(members)) = (only, schema.as_object_mut()) {
+        members.remove("anyOf");
+        members.extend(only);
+    }
+}
+
+/// The schema of an object in which all of these properties have values. Each property is declared, as OpenAPI linters
+/// require.
 fn with_all(names: &[&str]) -> Value {
-    let declared: Map<_, _> =
-        names.iter().map(|name| ((*name).to_owned(), json!({ "description": "Any value." }))).collect();
+    let declared =
+        |name: &&str| ((*name).to_owned(), json!({ "description": "Any value but null.", "not": { "type": "null" } }));
+    let declared: Map<_, _> = names.iter().map(declared).collect();
     json!({ "properties": declared, "required": names })
 }

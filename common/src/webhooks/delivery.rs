@@ -26,7 +26,7 @@ pub use self::{
     outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
     payload::{Body, Destination, Payload},
     pull::{Claim, Lease, Pull},
-    reason::{error_meaning, error_name, parse_outcome},
+    reason::{OUTCOMES, error_meaning, error_name, parse_outcome},
     receiver::{Origin, Parked, Receiver},
     retention::Retention,
     state::{AttemptResult, Delivery, JOB_ID_BYTES, parse_job_id},

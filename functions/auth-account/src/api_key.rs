@@ -99,7 +99,7 @@ impl New {
                 "The lifetime of the key in seconds, from a minute to a year. By default, or with `null`, the key does \
                  not expire.",
             )
-            .nullable_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
+            .optional_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
         let kind = fields
             .about("Whether the key acts for you (the default) or for the organization, which only owners can choose.")
             .optional_text(CreateKey::NAMES.kind, parse_name::<KeyKind>);

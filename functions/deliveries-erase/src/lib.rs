@@ -100,6 +100,7 @@ impl Input {
             &[Erase::NAMES.job_id],
             &[Erase::NAMES.since, Erase::NAMES.until, Erase::NAMES.webhook_endpoint_id],
         ]);
+        fields.at_least_one(&[Erase::NAMES.delivery_id, Erase::NAMES.job_id, Erase::NAMES.since, Erase::NAMES.until]);
         let (endpoint, since, until) = (endpoint?, since?, until?);
         let is_period = since.is_some() || until.is_some();
         let what = match (id?, job?) {

@@ -15,7 +15,7 @@ use common::{
     issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{WebhookId, parse_job_id, parse_outcome},
+        delivery::{OUTCOMES, WebhookId, parse_job_id, parse_outcome},
         endpoints::Endpoints,
         event::parse_event,
         log::{
@@ -85,6 +85,7 @@ impl Input {
                  as `status_5xx`. By default, deliveries with any outcome.",
             )
             .example("status_5xx")
+            .choices(&OUTCOMES)
             .optional_text(List::NAMES.outcome, parse_outcome);
         let workflow = fields
             .about(

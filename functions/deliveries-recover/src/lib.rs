@@ -17,7 +17,7 @@ use common::{
     issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{
-        delivery::parse_outcome,
+        delivery::{OUTCOMES, parse_outcome},
         endpoints::Endpoints,
         log::{Log, recovery::Selection},
         queue::RecoveryQueue,
@@ -103,6 +103,7 @@ impl Input {
                  any outcome.",
             )
             .example("status_5xx")
+            .choices(&OUTCOMES)
             .optional_text(Recover::NAMES.outcome, parse_outcome);
         let workflow = fields
             .about(

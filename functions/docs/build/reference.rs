@@ -222,7 +222,9 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     if depth > DEEPEST {
         return;
     }
-    let choices = ["oneOf", "anyOf"].into_iter().flat_map(|choice| elements(&schema[choice])).map(|choice| {
+    // Beside properties, the alternatives only restrict them.
+    let alternatives = ["oneOf", "anyOf"].into_iter().filter(|_| schema.get("properties").is_none());
+    let choices = alternatives.flat_map(|choice| elements(&schema[choice])).map(|choice| {
         let mut own = Vec::new();
         list(&mut own, choice, prefix, depth);
         own
@@ -262,7 +264,8 @@ fn add(fields: &mut Vec<Field>, field: Field) {
 /// Describes the type of a value in words.
 fn kind(schema: &'static Value) -> String {
     let schema = resolved(schema);
-    let values: Vec<_> = elements(&schema["enum"]).chain(schema.get("const")).map(plain).collect();
+    let values = elements(&schema["enum"]).filter(|value| !value.is_null());
+    let values: Vec<_> = values.chain(schema.get("const")).map(plain).collect();
     if !values.is_empty() {
         return values.join(" or ");
     }

@@ -105,7 +105,7 @@ impl Input {
                 "Whether events are delivered. The default is `true`. An inactive endpoint collects events for 7 days, \
                  as `held` deliveries.",
             )
-            .optional_bool(Create::NAMES.active);
+            .optional_bool_without_null(Create::NAMES.active);
         let options = fields.endpoint_options(true);
         let key = fields.idempotency_key();
         Ok(Self {

@@ -87,7 +87,7 @@ impl Input {
                 "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`. `false` \
                  disables it: its events, and deliveries whose next attempt becomes due, are held for 7 days.",
             )
-            .optional_bool(Update::NAMES.active);
+            .optional_bool_without_null(Update::NAMES.active);
         let options = fields.endpoint_options(false);
         let change = Change {
             url: url?,

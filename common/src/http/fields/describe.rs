@@ -45,10 +45,27 @@ impl Fields {
         self
     }
 
+    /// Declares the only values of the next string to be read.
+    pub fn choices(&mut self, _choices: &'static [&'static str]) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.choices = _choices;
+        }
+        self
+    }
+
+    /// Declares optional fields of which at least one is required. This only affects the description: the code that
+    /// reads the fields enforces the rule.
+    pub fn at_least_one(&mut self, _names: &'static [&'static str]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.at_least_one = _names;
+        }
+    }
+
     /// Declares that the value of a field determines which other fields are required. The fields listed with a value
     /// are required for that value and rejected for all others. The first value is the default. This only affects the
     /// description: the code that reads the fields enforces the rule.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -58,7 +75,6 @@ impl Fields {
 
     /// Declares groups of optional fields, of which only one can have fields that are present. This only affects the
     /// description: the code that reads the fields enforces the rule.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn either(&mut self, _groups: &'static [&'static [&'static str]]) {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {

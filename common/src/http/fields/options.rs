@@ -69,7 +69,7 @@ impl Read for bool {
 impl Read for Concurrency {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         let is_null = fields.is_null(name);
-        let number = fields.nullable_number(name, Self::RANGE)?;
+        let number = fields.optional_number(name, Self::RANGE)?;
         Ok(number.and_then(Self::new).map_or(if is_null { Patch::Clear } else { Patch::Keep }, Patch::Set))
     }
 }

@@ -68,7 +68,9 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     if let Some(given) = given.next() {
         return given.clone();
     }
-    if let Some(either) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
+    let either = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+    // Beside a type, the alternatives only restrict it.
+    if let Some(either) = either.filter(|_| schema.get("type").is_none()) {
         return either.first().map(|first| example(first, schemas)).unwrap_or_default();
     }
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));

@@ -6,7 +6,7 @@ use super::detail::Detail;
 use crate::issue::Problem;
 
 /// The names of outcomes in the delivery log.
-const OUTCOMES: [&str; 14] = [
+pub const OUTCOMES: [&str; 14] = [
     "delivered",
     "status_5xx",
     "status_4xx",

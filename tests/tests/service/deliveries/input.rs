@@ -15,7 +15,6 @@ async fn every_field_is_validated() {
     for (route, field, value, code) in [
         ("list", "webhook_endpoint_id", json!("x"), "invalid_format"),
         ("list", "webhook_endpoint_id", json!("callback"), "invalid_format"),
-        ("list", "webhook_endpoint_id", json!(null), "invalid_type"),
         ("list", "status", json!("done"), "invalid_format"),
         ("list", "status", json!("Failed"), "invalid_format"),
         ("list", "status", json!(["failed"]), "invalid_type"),
@@ -32,7 +31,6 @@ async fn every_field_is_validated() {
         ("list", "limit", json!(u64::MAX), "too_big"),
         ("list", "limit", json!(2.5), "invalid_type"),
         ("list", "limit", json!("20"), "invalid_type"),
-        ("list", "limit", json!(null), "invalid_type"),
         ("list", "cursor", json!(""), "invalid_format"),
         ("list", "cursor", json!(MOMENT.to_uppercase()), "invalid_format"),
         ("list", "cursor", json!(7), "invalid_type"),
@@ -44,7 +42,6 @@ async fn every_field_is_validated() {
         ("resend", "delivery_id", json!(MOMENT), "invalid_format"),
         ("recover", "webhook_endpoint_id", json!("callback"), "invalid_format"),
         ("recover", "since", json!("now"), "invalid_format"),
-        ("recover", "until", json!(null), "invalid_type"),
         ("recover", "status", json!("delivered"), "invalid_format"),
         ("recover", "status", json!(["failed"]), "invalid_type"),
         ("recover", "until", json!("2026-01-01T23:59:59.999Z"), "too_small"),

@@ -25,6 +25,13 @@ fn described() -> BTreeMap<String, Value> {
         for response in route["responses"].as_object_mut().expect("responses").values_mut() {
             *response = description::resolved(response, &DOCUMENT).clone();
         }
+        // The description repeats the summary.
+        let summary = route["summary"].as_str().expect("a summary");
+        let more = route["description"].as_str().expect("a description").strip_prefix(summary).expect("the summary");
+        route["description"] = match more.trim() {
+            "" => Value::Null,
+            more => more.into(),
+        };
         (name, route)
     });
     resolved.collect()
@@ -199,6 +206,8 @@ fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
         let required = if is_input && is_required { "Required. " } else { "" };
         let about = member["description"].as_str().expect("a description");
         let about = about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+        // The page says that `null` counts as absent, so it is named only where it means something else.
+        let member = if is_input && !about.contains("`null`") { without_null(member) } else { member };
         let name = format!("{before}{name}");
         let (inner, path) = match member.get("items") {
             Some(items) => (items, format!("{name}[].")),
@@ -208,6 +217,16 @@ fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
         format!("| `{name}` | {} | {required}{about} |\n{inner}", kind(&member))
     });
     rows.collect()
+}
+
+/// Removes `null` from the alternatives of a schema.
+fn without_null(mut schema: Value) -> Value {
+    for name in ["type", "enum", "anyOf"] {
+        if let Some(all) = schema.get_mut(name).and_then(Value::as_array_mut) {
+            all.retain(|one| !one.is_null() && one != "null" && one["type"] != "null");
+        }
+    }
+    schema
 }
 
 /// The members of an object: name, schema, and whether it is required. Members of alternatives are merged.
@@ -225,9 +244,10 @@ fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
                 continue;
             };
             let values = [&*known, member]
-                .map(|one| one["enum"].as_array().cloned().unwrap_or_else(|| vec![one["const"].clone()]));
+                .map(|one| one["enum"].as_array().cloned().unwrap_or_else(|| vec![one["const"].clone()]))
+                .map(|values| values.into_iter().filter(|value| !value.is_null()).collect::<Vec<_>>());
             let about = [&*known, member].map(|one| one["description"].as_str().unwrap_or_default().to_owned());
-            if values.iter().flatten().all(Value::is_string) {
+            if values.iter().all(|values| !values.is_empty() && values.iter().all(Value::is_string)) {
                 known["enum"] = values.concat().into();
                 if about[0] != about[1] {
                     known["description"] = about.join(" ").into();
@@ -241,7 +261,7 @@ fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
 /// The type of a value, and its limits.
 fn kind(schema: &Value) -> String {
     if let Some(names) = schema["enum"].as_array() {
-        let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.as_str().unwrap_or_default())).collect();
+        let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.as_str().unwrap_or("null"))).collect();
         let (last, others) = names.split_last().expect("a name");
         return if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) };
     }
