@@ -119,4 +119,5 @@ def main():
     print(f"{COMMAND[-1]}: signed in, sent an event and received it")
 
 
-main()
+if __name__ == "__main__":
+    main()
