@@ -28,8 +28,8 @@ async fn messages(State(outbox): State<Outbox>) -> Json<Vec<Value>> {
 }
 
 fn message(mail: &Email) -> Value {
-    let Email { id: _, to, subject, text, html, sent_at } = mail;
-    json!({"to": to, "subject": subject, "text": text, "html": html, "sent_at": sent_at})
+    let Email { id: _, to, subject, text, html, raw, sent_at } = mail;
+    json!({"to": to, "subject": subject, "text": text, "html": html, "raw": raw, "sent_at": sent_at})
 }
 
 async fn page(State(outbox): State<Outbox>) -> impl IntoResponse {
@@ -43,7 +43,7 @@ async fn page(State(outbox): State<Outbox>) -> impl IntoResponse {
 
 /// Shows the HTML part in a frame that can open links but not run scripts, because it is untrusted content.
 fn email(mail: &Email) -> Markup {
-    let Email { id: _, to, subject, text, html, sent_at } = mail;
+    let Email { id: _, to, subject, text, html, raw: _, sent_at } = mail;
     html! {
         article aria-label=(subject) {
             h2 { (subject) }

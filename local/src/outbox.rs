@@ -1,7 +1,10 @@
-//! The embedded SES: accepts every email and keeps it in memory. It implements only `SendEmail`, because the service
+//! The embedded SES: accepts every email and keeps it in memory. It implements only `SendRawEmail`, because the service
 //! calls nothing else. A published implementation of all operations took longer to compile than the functions.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 
 use axum::{
     Router,
@@ -11,7 +14,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use common::{lock::lock, timestamp::Timestamp};
+use mail_parser::MessageParser;
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -27,6 +32,8 @@ pub(crate) struct Email {
     pub(crate) subject: String,
     pub(crate) text: String,
     pub(crate) html: String,
+    /// The message as it was sent, in the format of RFC 5322.
+    pub(crate) raw: String,
     pub(crate) sent_at: Timestamp,
 }
 
@@ -50,13 +57,13 @@ async fn send(State(outbox): State<Outbox>, form: Bytes) -> Response {
                 Error {
                     Type { "Sender" }
                     Code { "ValidationError" }
-                    Message { "Only SendEmail with a sender, a recipient, a subject and a body is supported." }
+                    Message { "Only SendRawEmail with a sender, a recipient, a subject and a body is supported." }
                 }
             }
         };
         return xml(StatusCode::BAD_REQUEST, error);
     };
-    let sent = html! { SendEmailResponse { SendEmailResult { MessageId { (email.id) } } } };
+    let sent = html! { SendRawEmailResponse { SendRawEmailResult { MessageId { (email.id) } } } };
     lock(&outbox.0).push(email);
     xml(StatusCode::OK, sent)
 }
@@ -66,26 +73,29 @@ fn xml(status: StatusCode, document: Markup) -> Response {
 }
 
 impl Email {
-    /// Reads the form of `SendEmail`. Returns `None` if a part is missing, or for other operations.
+    /// Reads the form of `SendRawEmail`. Returns `None` if a part is missing, or for other operations.
     fn read(form: &[u8]) -> Option<Self> {
-        let (mut action, mut source, mut to) = (None, None, Vec::new());
-        let (mut subject, mut text, mut html) = (None, None, None);
+        let (mut action, mut to, mut raw) = (None, Vec::new(), None);
         for (name, value) in url::form_urlencoded::parse(form) {
             match name.as_ref() {
                 "Action" => action = Some(value),
-                "Source" => source = Some(value),
-                "Message.Subject.Data" => subject = Some(value.into_owned()),
-                "Message.Body.Text.Data" => text = Some(value.into_owned()),
-                "Message.Body.Html.Data" => html = Some(value.into_owned()),
-                name if name.starts_with("Destination.ToAddresses.member.") => to.push(value.into_owned()),
+                "RawMessage.Data" => raw = Some(value),
+                name if name.starts_with("Destinations.member.") => to.push(value.into_owned()),
                 _ => {}
             }
         }
-        if action? != "SendEmail" || source?.is_empty() || to.is_empty() {
+        if action? != "SendRawEmail" || to.is_empty() {
             return None;
         }
-        let (id, sent_at) = (Uuid::now_v7(), Timestamp::now());
-        Some(Self { id, to, subject: subject?, text: text?, html: html?, sent_at })
+        let raw = String::from_utf8(STANDARD.decode(raw?.as_ref()).ok()?).ok()?;
+        let message = MessageParser::default().parse(&raw)?;
+        message.from()?.first()?.address()?;
+        // SES, too, leaves line breaks as they are; a reader sees them as such.
+        let part = |part: Option<Cow<'_, str>>| part.map(|part| part.replace("\r\n", "\n"));
+        let is_complete = message.text_body_count() == 1 && message.html_body_count() == 1;
+        let (text, html) = (part(message.body_text(0))?, part(message.body_html(0))?);
+        let (id, sent_at, subject) = (Uuid::now_v7(), Timestamp::now(), message.subject()?.to_owned());
+        is_complete.then_some(Self { id, to, subject, text, html, raw, sent_at })
     }
 }
 
@@ -93,23 +103,41 @@ impl Email {
 mod tests {
     use super::*;
 
-    const FORM: &str = "Action=SendEmail&Version=2010-12-01&Source=%22A%22+%3Ca%40example.com%3E&\
-                        Destination.ToAddresses.member.1=b%40example.com&Message.Subject.Data=S%26T&\
-                        Message.Body.Text.Data=t%0A&Message.Body.Html.Data=%3Cp%3E";
+    const MESSAGE: [&str; 8] = [
+        "From: \"A\" <a@example.com>\r\n",
+        "Subject: =?utf-8?Q?S_&_=C3=BC?=\r\n",
+        "Content-Type: multipart/alternative; boundary=b\r\n\r\n",
+        "--b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n",
+        "t=\r\n=C3=BC\r\nu\r\n",
+        "--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n",
+        "<p>\r\n",
+        "--b--\r\n",
+    ];
+
+    fn form(message: &str) -> String {
+        let data: String = url::form_urlencoded::byte_serialize(STANDARD.encode(message).as_bytes()).collect();
+        format!("Action=SendRawEmail&Version=2010-12-01&Destinations.member.1=b%40example.com&RawMessage.Data={data}")
+    }
 
     #[test]
     fn a_sent_email_is_read_from_its_form() {
-        let email = Email::read(FORM.as_bytes()).expect("an email");
+        let email = Email::read(form(&MESSAGE.concat()).as_bytes()).expect("an email");
         assert_eq!(email.to, ["b@example.com"]);
-        assert_eq!([email.subject, email.text, email.html], ["S&T", "t\n", "<p>"]);
+        assert_eq!([email.subject, email.text, email.html], ["S & ü", "tü\nu", "<p>"]);
+        assert_eq!(email.raw, MESSAGE.concat());
     }
 
     #[test]
     fn an_email_without_a_part_and_other_operations_are_refused() {
-        for part in FORM.split('&').filter(|part| !part.starts_with("Version")) {
-            let incomplete = FORM.replace(part, "");
-            assert!(Email::read(incomplete.as_bytes()).is_none(), "{part}");
+        for field in ["From: ", "Subject: "] {
+            let incomplete: String = MESSAGE.iter().filter(|line| !line.starts_with(field)).copied().collect();
+            assert!(Email::read(form(&incomplete).as_bytes()).is_none(), "{field}");
         }
-        assert!(Email::read(FORM.replace("SendEmail", "SendRawEmail").as_bytes()).is_none());
+        for part in ["Action", "Destinations", "RawMessage"] {
+            let form = form(&MESSAGE.concat());
+            let parts: Vec<_> = form.split('&').filter(|field| !field.starts_with(part)).collect();
+            assert!(Email::read(parts.join("&").as_bytes()).is_none(), "{part}");
+        }
+        assert!(Email::read(form(&MESSAGE.concat()).replace("SendRawEmail", "SendEmail").as_bytes()).is_none());
     }
 }

@@ -1,15 +1,13 @@
 //! Emails to users, through SES.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
 
-use aws_sdk_ses::{
-    Client,
-    types::{Body, Content, Destination, Message},
-};
-use base64::{Engine, engine::general_purpose::STANDARD};
+use aws_sdk_ses::{Client, primitives::Blob, types::RawMessage};
+use mail_builder::MessageBuilder;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use text::Untrusted;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use crate::{
     accounts::{
@@ -17,7 +15,6 @@ use crate::{
         suppressions::{Cause, Suppressions},
     },
     aws::failure,
-    config::{ConfigError, Env},
     error::{Error, Result},
     name::ServiceName,
     telemetry::metrics,
@@ -42,7 +39,7 @@ crate::from_env! {
     #[derive(Clone)]
     pub struct Mailer {
         ses: Client,
-        from: String = sender,
+        from: String = "MAIL_FROM",
         /// The configuration set through which SES reports bounces and complaints.
         configuration_set: String = "MAIL_CONFIGURATION_SET",
         service: ServiceName = ServiceName::from_env,
@@ -73,26 +70,23 @@ pub enum Part {
     Quote(String),
 }
 
-/// The style of the HTML part. Email programs that ignore it show plain text and links.
+/// The style of the HTML part. Email programs that ignore it show plain text and links. Several programs, such as Gmail,
+/// drop `overflow-wrap`, so `word-break` also keeps long words within the window.
 const STYLE: &str = "\
     body{margin:0;padding:24px 16px;background:#fff;color:#1c1e21;font:16px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}\
-    main{max-width:36rem;margin:0 auto;overflow-wrap:break-word}\
+    main{max-width:36rem;margin:0 auto;overflow-wrap:break-word;word-break:break-word}\
     table{border-collapse:collapse;border-left:3px solid #d9dce1;margin:16px 0}\
     th{font-weight:400;text-align:left;vertical-align:top;padding:2px 16px 2px 12px;color:#565a61;white-space:nowrap}\
-    td{padding:2px 0;vertical-align:top;overflow-wrap:anywhere}\
+    td{padding:2px 0;vertical-align:top;overflow-wrap:anywhere;word-break:break-word}\
     @media(max-width:30rem){th,td{display:block;padding:0 0 0 12px}td{padding-bottom:8px}}\
     a{color:#1a56c4}footer{margin-top:32px;border-top:1px solid #d9dce1}\
     .button{display:inline-block;padding:8px 18px;border-radius:6px;background:#1a56c4;color:#fff;font-weight:600;text-decoration:none}\
-    pre{white-space:pre-wrap;border-left:3px solid #d9dce1;padding-left:12px;font-size:14px}\
+    pre{white-space:pre-wrap;overflow-wrap:anywhere;word-break:break-word;border-left:3px solid #d9dce1;padding-left:12px;font-size:14px}\
     .soft,footer p{font-size:14px;color:#565a61}\
     @media(prefers-color-scheme:dark){body{background:#16181b;color:#e6e6e6}a{color:#8ab4f8}\
     .button{background:#2563d9;color:#fff}th,.soft,footer p{color:#a9aeb6}table,pre,footer{border-color:#3a3f46}}";
 /// Separates the plain-text body from the explanation of why the recipient gets the email.
 const RULE: &str = "---";
-
-fn sender(env: &Env) -> Result<String, ConfigError> {
-    Ok(format!("{} <{}>", display_name(ServiceName::from_env(env)?.as_str()), env.required("MAIL_FROM")?))
-}
 
 impl Mailer {
     /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another email.
@@ -127,39 +121,31 @@ impl Mailer {
 
     async fn call(&self, to: &Email, mail: Mail) -> Result<()> {
         let doing = "sending an email";
-        let content =
-            |data: String| Content::builder().charset("UTF-8").data(data).build().map_err(Error::internal(doing));
-        let body = Body::builder().text(content(mail.text)?).html(content(mail.html)?).build();
+        let message = self.message(to, mail).map_err(Error::internal(doing))?;
         self.ses
-            .send_email()
-            .source(&self.from)
+            .send_raw_email()
             .configuration_set_name(&self.configuration_set)
-            .destination(Destination::builder().to_addresses(to.as_str()).build())
-            .message(
-                Message::builder().subject(content(format!("{}: {}", self.service, mail.subject))?).body(body).build(),
-            )
+            .destinations(to.as_str())
+            .raw_message(RawMessage::builder().data(Blob::new(message)).build().map_err(Error::internal(doing))?)
             .send()
             .await
             .map_err(failure(doing))?;
         Ok(())
     }
-}
 
-/// Formats a display name that precedes an address. SES accepts only ASCII there, so other text is written in encoded
-/// words of at most 75 characters (RFC 2047, 2). An ASCII name is quoted. It does not need escapes, because a
-/// [`ServiceName`] excludes the characters that do.
-fn display_name(name: &str) -> String {
-    const MOST_BYTES: usize = 45;
-    if name.is_ascii() {
-        return format!("\"{name}\"");
+    /// Builds the message in the format of RFC 5322. No line of it is longer than 78 bytes, except the header fields with
+    /// an address: long lines of the content are encoded. SES would break them, or send them as they are.
+    fn message(&self, to: &Email, mail: Mail) -> io::Result<Vec<u8>> {
+        let domain = self.from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
+        MessageBuilder::new()
+            .from((self.service.as_str(), self.from.as_str()))
+            .to(to.as_str())
+            .subject(format!("{}: {}", self.service, mail.subject))
+            .message_id(format!("{}@{domain}", Uuid::now_v7()))
+            .text_body(mail.text)
+            .html_body(mail.html)
+            .write_to_vec()
     }
-    let (mut words, mut rest) = (Vec::new(), name);
-    while !rest.is_empty() {
-        let (word, behind) = rest.split_at(rest.floor_char_boundary(MOST_BYTES));
-        words.push(format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
-        rest = behind;
-    }
-    words.join(" ")
 }
 
 impl Part {
@@ -168,7 +154,7 @@ impl Part {
         Self::Text(text.to_owned())
     }
 
-    /// Returns the part with invisible characters replaced and links percent-encoded.
+    /// Returns the part with its text in the form for emails. Only buttons and links have an address that works.
     fn shown(&self) -> Self {
         match self {
             Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
@@ -268,14 +254,6 @@ impl Mail {
 mod tests {
     use super::*;
     use crate::accounts::{password_reset::reset_mail, token::Token, verification::verification_mail};
-
-    #[test]
-    fn a_name_before_an_address_is_ascii() {
-        assert_eq!(display_name("Doe & Co, Ltd."), "\"Doe & Co, Ltd.\"");
-        assert_eq!(display_name("Bürger"), "=?UTF-8?B?QsO8cmdlcg==?=");
-        let long = display_name(&"ß".repeat(60));
-        assert!(long.split(' ').count() == 3 && long.split(' ').all(|word| word.len() <= 75), "{long}");
-    }
 
     #[test]
     fn the_link_stands_alone_on_a_line() {

@@ -56,7 +56,7 @@ fn nothing_is_permitted_by_a_wildcard() {
             }
             for statement in statements(properties).into_iter().filter(|statement| statement["Effect"] != "Deny") {
                 let actions = texts(&statement["Action"]);
-                if actions == ["ses:SendEmail"] {
+                if actions == ["ses:SendRawEmail"] {
                     // The identity may be a whole domain.
                     assert!(statement["Condition"]["StringEquals"]["ses:FromAddress"].is_string(), "{name}");
                 }
