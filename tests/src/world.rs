@@ -283,5 +283,5 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
 #[must_use]
 pub fn link(mail: &Value) -> String {
     let text = mail["text"].as_str().expect("a text part");
-    text.lines().find(|line| line.starts_with("http")).expect("a link").to_owned()
+    text.lines().find(|line| line.starts_with("http") && !line.contains(' ')).expect("a link").to_owned()
 }

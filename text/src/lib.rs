@@ -22,6 +22,10 @@
 //! - Tag characters never stay, because they can spell arbitrary invisible text. The flags of England, Scotland and
 //!   Wales, which consist of tags, are therefore shown as a black flag and code points.
 //!
+//! Email programs turn addresses of websites and mailboxes into links, so a name such as "Claim $500 at example.com"
+//! would become a link in an email of the service. [`unlinked`] separates their parts with spaces. Emails do this with
+//! all text except their own links, and pages that strangers open from an email do it with names.
+//!
 //! [ucd]: https://www.unicode.org/reports/tr44/
 //! [annotations]: https://www.unicode.org/versions/latest/core-spec/chapter-23/
 //! [joiners]: https://www.unicode.org/reports/tr31/#Layout_and_Format_Control_Characters
@@ -59,12 +63,14 @@ impl<'a> Untrusted<'a> {
         })
     }
 
-    /// Returns the text for an email: hidden characters become spaces. Line breaks stay, each as `\n`.
+    /// Returns the text for an email: hidden characters become spaces, and addresses are [`unlinked`]. Line breaks stay,
+    /// each as `\n`.
     pub fn mail(self) -> Cow<'a, str> {
         self.mail_with('\n')
     }
 
-    /// Returns the text for one line of an email: hidden characters and line breaks become spaces.
+    /// Returns the text for one line of an email: hidden characters and line breaks become spaces, and addresses are
+    /// [`unlinked`].
     pub fn mail_line(self) -> Cow<'a, str> {
         self.mail_with(' ')
     }
@@ -74,9 +80,13 @@ impl<'a> Untrusted<'a> {
             '\n' | '\u{2028}' | '\u{2029}' => shown.push(line_break),
             _ => shown.push(' '),
         };
-        match self.0.contains("\r\n") {
+        let visible = match self.0.contains("\r\n") {
             true => Cow::Owned(Untrusted(&self.0.replace("\r\n", "\n")).written(write).into_owned()),
             false => self.written(write),
+        };
+        match visible {
+            Cow::Borrowed(visible) => unlinked(visible),
+            Cow::Owned(visible) => Cow::Owned(unlinked(&visible).into_owned()),
         }
     }
 
@@ -128,6 +138,87 @@ impl<'a> Untrusted<'a> {
         }
         Cow::Owned(shown)
     }
+}
+
+/// Returns text in which email programs find no address to turn into a link: a space follows the colon of a scheme, the
+/// `@` of a mailbox, and each dot before a label that may be a domain's last one. Numbers, times, versions and file
+/// positions stay as they are.
+pub fn unlinked(text: &str) -> Cow<'_, str> {
+    let (mut broken, mut copied, mut before) = (String::new(), 0, None);
+    let mut characters = text.char_indices().peekable();
+    while let Some((_, character)) = characters.next() {
+        if let Some(&(next, after)) = characters.peek()
+            && links(before, character, after)
+        {
+            broken.extend([text.get(copied..next).unwrap_or_default(), " "]);
+            copied = next;
+        }
+        before = Some(character);
+    }
+    match copied {
+        0 => Cow::Borrowed(text),
+        _ => Cow::Owned(broken + text.get(copied..).unwrap_or_default()),
+    }
+}
+
+/// Whether `character` may connect two parts of an address.
+fn links(before: Option<char>, character: char, after: char) -> bool {
+    let is_after_label = before.is_some_and(is_of_a_label);
+    match character {
+        // Domains may also be typed with the full stops of other scripts (UTS #46).
+        '.' | '\u{3002}' | '\u{FF0E}' | '\u{FF61}' => is_after_label && is_of_a_label(after) && !after.is_numeric(),
+        '@' | '\u{FF20}' => is_after_label && is_of_a_label(after),
+        ':' | '\u{FF1A}' => is_after_label && (after.is_alphabetic() || "/\\+?".contains(after)),
+        // The name of a Windows share.
+        '\\' => after == '\\' && before.is_none_or(|before| before.is_whitespace() || "(<".contains(before)),
+        _ => false,
+    }
+}
+
+/// Whether `c` may occur in a domain's label, which may contain any letters and emoji.
+fn is_of_a_label(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (!c.is_ascii() && !c.is_whitespace())
+}
+
+/// Returns JSON with its characters instead of their escapes (`\u00fc`), as far as they are visible text. JSON stays
+/// valid: quotes, backslashes, control characters and unpaired surrogates stay escaped.
+pub fn readable_json(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\u") {
+        return Cow::Borrowed(json);
+    }
+    let (mut readable, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(start) = rest.find('\\') {
+        let (before, escape) = rest.split_at(start);
+        readable.push_str(before);
+        let (character, length) = unescaped(escape).unwrap_or((None, 2));
+        let (written, behind) = escape.split_at(escape.floor_char_boundary(length));
+        match character.filter(|character| !matches!(character, '"' | '\\') && !is_control(*character)) {
+            Some(character) => readable.push(character),
+            None => readable.push_str(written),
+        }
+        rest = behind;
+    }
+    readable.push_str(rest);
+    Cow::Owned(readable)
+}
+
+/// Reads a JSON escape of the form `\uXXXX`, or a pair of them that forms one character. Returns the character, unless it
+/// is an unpaired surrogate, and the number of bytes read. Returns `None` for other escapes.
+fn unescaped(escape: &str) -> Option<(Option<char>, usize)> {
+    const LENGTH: usize = 6;
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+    };
+    let first = unit(escape)?;
+    let second = escape.get(LENGTH..).and_then(unit);
+    let decode = |units: &[u16]| char::decode_utf16(units.iter().copied()).next().and_then(Result::ok);
+    Some(match (decode(&[first]), second) {
+        (Some(character), _) => (Some(character), LENGTH),
+        (None, Some(second)) if decode(&[first, second]).is_some() => (decode(&[first, second]), LENGTH * 2),
+        (None, _) => (None, LENGTH),
+    })
 }
 
 /// Whether `c` is a control character or a line break.
@@ -313,11 +404,82 @@ mod tests {
         assert_eq!(json.terminal_json(), "{\"a\":\"\\u009b31m \\u202e\\udb40\\udc41 é 日\"}");
     }
 
+    /// Everything that a program might turn into a link.
+    fn links_in(text: &str) -> Vec<String> {
+        let mut finder = linkify::LinkFinder::new();
+        finder.url_must_have_scheme(false);
+        finder.links(text).map(|link| link.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn an_address_is_broken_up_in_an_email() {
+        for (text, shown) in [
+            ("Claim $500 at https://evil.example/x", "Claim $500 at https: //evil. example/x"),
+            ("Booking.com", "Booking. com"),
+            ("www.evil.example:8080/?a=b.c", "www. evil. example:8080/?a=b. c"),
+            ("jo.doe+x@mail.example", "jo. doe+x@ mail. example"),
+            ("HTTPS://EVIL.EXAMPLE", "HTTPS: //EVIL. EXAMPLE"),
+            ("http://203.0.113.7/x", "http: //203.0.113.7/x"),
+            ("http:\\\\evil", "http: \\\\evil"),
+            ("mailto:jo@mail.example", "mailto: jo@ mail. example"),
+            ("javascript:alert(1)", "javascript: alert(1)"),
+            ("tel:+15550100", "tel: +15550100"),
+            ("münchen.example", "münchen. example"),
+            ("例え。テスト", "例え。 テスト"),
+            ("i❤.example", "i❤. example"),
+            ("evil．example", "evil． example"),
+            ("evil.xn--p1ai", "evil. xn--p1ai"),
+            ("\\\\evil\\share", "\\ \\evil\\share"),
+            ("evil.exam\u{200B}ple", "evil. exam ple"),
+            ("evil\u{200B}.example", "evil .example"),
+        ] {
+            assert_eq!((&*Untrusted::new(text).mail(), &*Untrusted::new(text).mail_line()), (shown, shown));
+            assert_eq!(links_in(shown), [""; 0], "{shown}");
+        }
+        for text in
+            ["Doe & Co.", "a.\nb", "0.1.0", "3.14", "at main (a:10:3)", "std::vec", "12:30", "@scope/x", "1/2", "…"]
+        {
+            assert_eq!(unlinked(text), text);
+        }
+    }
+
+    #[test]
+    fn json_is_readable_without_escapes_of_visible_text() {
+        for (json, shown) in [
+            (r#"{"a":"\u00dcberlauf"}"#, r#"{"a":"Überlauf"}"#),
+            (r#""\ud83d\ude00\u00FC""#, r#""😀ü""#),
+            (r#""\\u00dc \n\u0022\u005c\u0007\u2028""#, r#""\\u00dc \n\u0022\u005c\u0007\u2028""#),
+            (r#""\ud83d \ude00\ud83d\u00fc""#, r#""\ud83d \ude00\ud83dü""#),
+            (r#""\u00"#, r#""\u00"#),
+        ] {
+            assert_eq!(readable_json(json), shown);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_text_of_an_email_is_a_link(
+            text in r"(https?:|mailto:|[/@:.。．\\ \n]|www|evil|[a-zA-Zéя❤0-9_-]{1,4}|com|example|\u{200B}|\PC){0,14}",
+        ) {
+            for shown in [Untrusted::new(&text).mail(), Untrusted::new(&text).mail_line()] {
+                prop_assert_eq!(links_in(&shown), Vec::<String>::new(), "{}", shown);
+            }
+        }
+
+        #[test]
+        fn readable_json_has_the_same_value(text in any::<String>(), plain in "[a-z\\\\\"]{0,8}") {
+            let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            let plain = plain.replace('\\', "\\\\").replace('"', "\\\"");
+            let json = format!("\"{plain}{escaped}\"");
+            let values = [&json, &*readable_json(&json)].map(|json| serde_json::from_str::<String>(json).expect("JSON"));
+            prop_assert_eq!(&values[0], &values[1]);
+        }
+
         #[test]
         fn nothing_else_changes(text in any::<String>()) {
             let without: String = text.chars().filter(|c| !is_hidden(*c)).collect();
-            prop_assert_eq!(all_media(&without), [&*without; 4]);
+            let unlinked = unlinked(&without);
+            prop_assert_eq!(all_media(&without), [&without, &*unlinked, &*unlinked, &without]);
         }
 
         #[test]

@@ -210,7 +210,8 @@ pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
                 "This address was entered for another account, but you already have an account with it. Nothing has changed.",
             ),
             Part::Button("Sign in", format!("{base}/signin")),
-            Part::Text(format!("If you forgot the password, reset it at {base}/reset-password")),
+            Part::text("If you forgot the password, choose a new one."),
+            Part::Link("Reset password".to_owned(), format!("{base}/reset-password")),
         ],
         &[Part::text(
             "You received this email because this address was entered for an account. If you did not enter it, ignore \

@@ -23,6 +23,7 @@ use common::{
     timestamp::Timestamp,
 };
 use maud::{Markup, Render, html};
+use text::unlinked;
 use url::form_urlencoded;
 
 use crate::{
@@ -186,9 +187,10 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
     let names = app.users.names(&invitation.organization, [invitation.inviter]).await?;
     let inviter = names.get(&invitation.inviter).map_or("A former member", Name::as_str);
     let email = invitation.email.to_string();
+    // Strangers may have chosen both names.
     let about = facts(&[
-        ("Organization", organization.name.as_str()),
-        ("Invited by", inviter),
+        ("Organization", &unlinked(organization.name.as_str())),
+        ("Invited by", &unlinked(inviter)),
         ("Your role", role_name(invitation.role)),
         ("Your email", &email),
     ]);

@@ -200,15 +200,6 @@ fn effect(held: &Held) -> String {
     )
 }
 
-/// Returns a job's text in a form that no email client turns into a link: with a space in each address.
-fn unlinked(text: &str) -> String {
-    let mut broken = String::new();
-    for part in short(text).split_inclusive(['.', ':', '/', '@']) {
-        broken.extend([if broken.is_empty() { "" } else { " " }, part]);
-    }
-    broken
-}
-
 /// The status of a receiver that accepts no body of this size.
 const TOO_LARGE: u16 = 413;
 
@@ -243,15 +234,15 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, Str
     }
     if let Some(newest) = &failures.newest {
         if newest.event.is_of_a_job() {
-            facts.push(("Last failed job", unlinked(&newest.job_id)));
-            facts.extend(newest.workflow.as_ref().map(|workflow| ("Workflow", unlinked(workflow))));
+            facts.push(("Last failed job", short(&newest.job_id)));
+            facts.extend(newest.workflow.as_ref().map(|workflow| ("Workflow", short(workflow))));
         }
         facts.push(("Last failed delivery", newest.id.to_string()));
     }
     facts.extend(failures.last().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
-        // If the receiver responded, the detail may contain a URL, which email clients would turn into a link. Only that
-        // of a body that is too large never does.
+        // If the receiver responded, the detail may contain a URL with a credential. Only that of a body that is too large
+        // never does.
         let is_ours = last.status_code.is_none_or(|status| status == TOO_LARGE);
         let detail = last.detail.as_ref().filter(|_| is_ours);
         let meaning = error_meaning(&last.outcome, detail);
@@ -267,13 +258,6 @@ fn number(failures: &FailedDeliveries, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_text_of_a_job_is_no_link() {
-        assert_eq!(unlinked("job-7 of nightly"), "job-7 of nightly");
-        assert_eq!(unlinked("https://example.com/x"), "https: / / example. com/ x");
-        assert_eq!(unlinked("jo@example.com"), "jo@ example. com");
-    }
 
     #[test]
     fn an_address_has_no_part_that_may_be_a_credential() {

@@ -5,6 +5,7 @@ mod alerts;
 mod bounces;
 mod deletion;
 mod email_change;
+mod mails;
 mod password_change;
 mod password_reset;
 mod purge;

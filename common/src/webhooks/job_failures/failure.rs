@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use text::readable_json;
 
 use crate::{
     id::{NotAnId, TenantId},
@@ -134,12 +135,12 @@ impl JobFailure {
     }
 }
 
-/// Returns the first characters of a string, or of any other value as JSON.
+/// Returns the first characters of a string, or of any other value as JSON without escapes of visible text.
 fn beginning(value: &RawValue, characters: usize) -> String {
     let json = value.get();
     // A string with an unpaired surrogate does not parse.
     let text: Option<Cow<'_, str>> = json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten();
-    text.as_deref().unwrap_or(json).chars().take(characters).collect()
+    text.unwrap_or_else(|| readable_json(json)).chars().take(characters).collect()
 }
 
 /// Computes a 64-bit hash of these parts, each prefixed with its length.
@@ -228,6 +229,8 @@ pub(super) mod tests {
         for (error, reported) in [
             (r#""out of \"cogs\"\n""#, "out of \"cogs\"\n"),
             (r#"{"message":"out of cogs"}"#, r#"{"message":"out of cogs"}"#),
+            (r#"{"message":"\u00dcberlauf \ud83d\ude00"}"#, r#"{"message":"Überlauf 😀"}"#),
+            (r#"["a\u0000\n", "\u00ff"]"#, r#"["a\u0000\n", "ÿ"]"#),
             ("7", "7"),
             (r#""\ud800""#, r#""\ud800""#),
         ] {

@@ -68,12 +68,12 @@ async fn an_email_names_the_job_the_time_and_the_error() {
         "Failed at: 20",
         &format!("View deliveries:\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
         "Error:\n\n> {\"message\":\"out of <i>cogs</i>\"}\n",
-        "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
+        "Stack:\n\n> at main (a. ts:1)\n>   at run (b. ts:2)\n",
         "at most once an hour",
     ] {
         assert!(text.contains(part), "{part} is missing from {text}");
     }
-    for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
+    for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a. ts:1)\n  at run (b. ts:2)</pre>"] {
         assert!(html.contains(part), "{part} is missing from {html}");
     }
     // Each link opens the deliveries of its job.

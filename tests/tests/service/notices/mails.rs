@@ -37,7 +37,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     for part in [
         "An endpoint of Doe & Co is failing",
         &format!("Endpoint ID: {id}\n"),
-        &format!("Address: {address}/billing/…\n"),
+        &format!("Address: {}/billing/…\n", address.replace("http:", "http: ")),
         "Description: <ours>\n",
         &format!("First failed attempt: {}\n", since.readable()),
         &format!("First permanent failure: {}\n", since.readable()),

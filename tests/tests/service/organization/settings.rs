@@ -216,7 +216,7 @@ async fn a_changed_address_sends_an_email_to_the_old_and_the_new() {
             "{text}"
         );
     }
-    assert!(old["text"].as_str().expect("a text part").contains(&format!("now go to alerts@example.com {TO_OLD}.")));
+    assert!(old["text"].as_str().expect("a text part").contains(&format!("now go to alerts@ example. com {TO_OLD}.")));
     // The new address may belong to a stranger.
     assert!(!new.to_string().contains(FIRST) && !new.to_string().contains("jo@acme.example.com"), "{new}");
 
