@@ -1,4 +1,5 @@
-//! Erases deliveries' payloads and receivers' responses, for the routes and pages that do so.
+//! Erases deliveries' payloads and receivers' responses, for the routes and pages that do so, and the text of these jobs
+//! that waits to be emailed.
 
 use std::{
     collections::BTreeSet,
@@ -10,6 +11,8 @@ use futures::{StreamExt, stream};
 use super::{
     delivery::{Delivery, DeliveryId, Status},
     endpoints::Endpoints,
+    event::EventName,
+    job_failures::JobFailures,
     log::{
         Log,
         search::{Cursor, Filter},
@@ -51,17 +54,18 @@ pub struct Erasure<'a> {
 
 impl Erasure<'_> {
     /// Erases one delivery, as [`Log::erase`] does.
-    pub async fn of_one(self, id: DeliveryId) -> Result<Erased> {
+    pub async fn of_one(self, id: DeliveryId, failures: &JobFailures) -> Result<Erased> {
         self.record(TargetKind::Delivery, &id, []).await?;
-        self.erase(vec![id], false, None).await
+        self.erase(vec![id], false, None, failures).await
     }
 
     /// Erases a job's deliveries, starting at the cursor.
     ///
     /// # Errors
     /// One of them is pending.
-    pub async fn of_job(self, job_id: String, cursor: Option<Cursor>) -> Result<Erased> {
+    pub async fn of_job(self, job_id: String, cursor: Option<Cursor>, failures: &JobFailures) -> Result<Erased> {
         self.record(TargetKind::Job, &job_id, []).await?;
+        let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
             .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.needs_payload() {
@@ -69,7 +73,9 @@ impl Erasure<'_> {
                 false => Ok(true),
             })
             .await?;
-        self.erase(ids, false, next).await
+        // The job may have failed without any delivery.
+        failures.erase(self.tenant, [job.as_str()]).await?;
+        self.erase(ids, false, next, failures).await
     }
 
     /// Erases the deliveries of a period that have ended, all or those to an endpoint, starting at the cursor. Leaves out
@@ -81,6 +87,7 @@ impl Erasure<'_> {
         since: Option<Timestamp>,
         until: Option<Timestamp>,
         cursor: Option<Cursor>,
+        failures: &JobFailures,
     ) -> Result<Erased> {
         let changes = [since.map(|since| initial("since", since)), until.map(|until| initial("until", until))];
         let changes = changes.into_iter().flatten();
@@ -98,7 +105,7 @@ impl Erasure<'_> {
         // Page by page, so that an interrupted call has finished all but the last.
         loop {
             let (ids, more) = self.search(endpoint, &filter, next.take(), (Duration::ZERO, PAGE), is_wanted).await?;
-            let erased = self.erase(ids, true, more).await?;
+            let erased = self.erase(ids, true, more, failures).await?;
             count += erased.count;
             next = erased.next;
             if next.is_none() || count + PAGE > MOST || Instant::now() >= end {
@@ -161,8 +168,14 @@ impl Erasure<'_> {
         }
     }
 
-    /// Erases deliveries, and the payloads that only they shared.
-    async fn erase(self, ids: Vec<DeliveryId>, leaves_out_pending: bool, next: Option<Cursor>) -> Result<Erased> {
+    /// Erases deliveries, the payloads that only they shared, and the text of their jobs that waits to be emailed.
+    async fn erase(
+        self,
+        ids: Vec<DeliveryId>,
+        leaves_out_pending: bool,
+        next: Option<Cursor>,
+        failures: &JobFailures,
+    ) -> Result<Erased> {
         let Self { endpoints, log, tenant, now } = self;
         let calls = ids.iter().map(async |id| match log.erase(tenant, id, now).await {
             Err(Error::Conflict(Conflict::DeliveryPending)) if leaves_out_pending => Ok(None),
@@ -173,7 +186,9 @@ impl Erasure<'_> {
         let (erased, failed): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
         let erased: Vec<_> = erased.into_iter().flatten().flatten().collect();
         let count = erased.len();
-        let sharing: Vec<_> = erased.into_iter().flatten().collect();
+        let failed_jobs = erased.iter().filter(|delivery| delivery.event == EventName::Failed);
+        failures.erase(tenant, failed_jobs.map(|delivery| delivery.job_id.as_str())).await?;
+        let sharing: Vec<_> = erased.into_iter().filter(|delivery| delivery.is_shared).collect();
         if !sharing.is_empty() {
             let shards = endpoints.shards(tenant, None).await?;
             log.erase_shared(tenant, &sharing, &shards).await?;

@@ -13,6 +13,7 @@
 //! email, one try and one email from the daily quota are lost. If it stops between sending the email and removing the
 //! notice, the email is sent twice.
 
+mod erasing;
 mod failing;
 mod failure;
 mod notes;

@@ -14,6 +14,7 @@ use common::{
         destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         erasure::Erasure,
+        job_failures::JobFailures,
         log::{Log, recovery::Selection},
         queue::{RecoveryQueue, SharedQueue},
     },
@@ -28,6 +29,7 @@ common::from_env! {
         /// The time after which a failing endpoint is disabled. Zero means never.
         pub(crate) disable_after: Duration = disable_after,
         pub(crate) endpoints: Endpoints,
+        pub(crate) failures: JobFailures,
         pub(crate) hold_for: HoldFor = HoldFor::from_env,
         /// The maximum number of endpoints per tenant.
         pub(crate) limit: u32 = max_endpoints,

@@ -19,6 +19,7 @@ use common::{
         delivery::{DeliveryId, parse_job_id},
         endpoints::Endpoints,
         erasure::Erasure,
+        job_failures::JobFailures,
         log::{Log, search::Cursor},
     },
 };
@@ -27,6 +28,7 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
+        failures: JobFailures,
         log: Log,
     }
 }
@@ -50,7 +52,8 @@ fn route() -> Route<App> {
              last of them, and for a minute after it was stored, they count as pending. If the queue delivers a job \
              event twice within a minute of its arrival, the second copy can restore a payload that was erased in that \
              minute. The response to a repeated attempt that ends after the call can stay in \
-             the table until the delivery expires, but no route returns it.",
+             the table until the delivery expires, but no route returns it. The error, stack and deployment of a failed \
+             job are also removed from emails that have not been sent yet; those emails still name the job.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
 }
@@ -126,9 +129,11 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Erase
     let erasure =
         Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller.organization, now: Timestamp::now() };
     let erased = match input.what {
-        What::Delivery(id) => erasure.of_one(id).await?,
-        What::Job(job, cursor) => erasure.of_job(job, cursor).await?,
-        What::Period(endpoint, since, until, cursor) => erasure.of_period(endpoint, since, until, cursor).await?,
+        What::Delivery(id) => erasure.of_one(id, &app.failures).await?,
+        What::Job(job, cursor) => erasure.of_job(job, cursor, &app.failures).await?,
+        What::Period(endpoint, since, until, cursor) => {
+            erasure.of_period(endpoint, since, until, cursor, &app.failures).await?
+        }
     };
     let message = match erased.count {
         1 => "1 delivery erased".to_owned(),

@@ -89,7 +89,7 @@ fn with(times: &[i64], now: Timestamp) -> Result<Vec<i64>> {
         Some(oldest) if recent.len() >= TESTS => {
             // A concurrent call may have counted a later time first.
             let wait = oldest.saturating_add(WINDOW).saturating_sub(now).min(WINDOW);
-            Err(Error::TooMany { retry_after_seconds: wait.saturating_add(999) / 1000 })
+            Err(Error::TooMany { retry_after_seconds: wait.saturating_add(999) / 1000, limit: None })
         }
         _ => Ok(recent.into_iter().chain([now]).collect()),
     }
@@ -108,7 +108,7 @@ mod tests {
         }
         for (now, wait) in [(-1, 60), (9_000, 51), (59_000, 1), (59_999, 1)] {
             let refused = with(&times, at(now));
-            assert!(matches!(refused, Err(Error::TooMany { retry_after_seconds }) if retry_after_seconds == wait));
+            assert!(matches!(refused, Err(Error::TooMany { retry_after_seconds, .. }) if retry_after_seconds == wait));
         }
         let next = with(&times, at(60_000)).expect("the first is a minute ago");
         assert_eq!((next.len(), next.first(), next.last()), (10, Some(&1_000), Some(&60_000)));

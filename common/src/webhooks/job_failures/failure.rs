@@ -84,6 +84,11 @@ impl JobFailure {
     pub fn has_whole_id(&self) -> bool {
         self.job_id.chars().count() < NAME
     }
+
+    /// Whether it has text of the job beside its id.
+    pub(super) fn has_text(&self) -> bool {
+        self.deployment.is_some() || self.error.is_some() || self.stack.is_some()
+    }
 }
 
 impl FailedJob {
@@ -113,7 +118,7 @@ impl FailedJob {
             key: WorkflowKey::of(body.workflow.map_or("null", RawValue::get)),
             name: body.workflow.map(|name| beginning(name, NAME)),
         };
-        let job = hash(&[tenant.as_str(), job_id]);
+        let job = job_hash(tenant, job_id);
         let failure = JobFailure {
             id: FailureId { at: at.as_millisecond(), job, is_repeated: *is_repeated },
             job_id: job_id.chars().take(NAME).collect(),
@@ -141,6 +146,11 @@ fn beginning(value: &RawValue, characters: usize) -> String {
     // A string with an unpaired surrogate does not parse.
     let text: Option<Cow<'_, str>> = json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten();
     text.unwrap_or_else(|| readable_json(json)).chars().take(characters).collect()
+}
+
+/// Identifies a job within its tenant.
+pub(super) fn job_hash(tenant: &TenantId, job_id: &str) -> u64 {
+    hash(&[tenant.as_str(), job_id])
 }
 
 /// Computes a 64-bit hash of these parts, each prefixed with its length.

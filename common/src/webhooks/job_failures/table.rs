@@ -84,7 +84,7 @@ pub(super) fn failure_value(failure: &JobFailure) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-fn read_failure(value: &AttributeValue) -> Result<Option<JobFailure>> {
+pub(super) fn read_failure(value: &AttributeValue) -> Result<Option<JobFailure>> {
     let Some(found) = value.as_m().ok().filter(|found| !found.is_empty()) else { return Ok(None) };
     let record = Record::new("job failure", found);
     let reported = |name| record.optional_text(name).map(str::to_owned);

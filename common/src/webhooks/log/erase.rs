@@ -53,12 +53,12 @@ impl Log {
         Transaction::new("recording an erasure").record(entry)?.commit(&self.dynamodb).await
     }
 
-    /// Erases a delivery. If it was already erased, the recorded time does not change. Returns the delivery if it shares
-    /// its payload with others, for [`Self::erase_shared`].
+    /// Erases a delivery. If it was already erased, the recorded time does not change. Returns the delivery as it was,
+    /// for [`Self::erase_shared`] if it shares its payload with others.
     ///
     /// # Errors
     /// There is no such delivery, an attempt is pending, or the payload that it shares was stored within a minute.
-    pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Option<Delivery>> {
+    pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Delivery> {
         let erased = rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
             if before.erased_at.is_some() {
@@ -78,7 +78,7 @@ impl Log {
         })
         .await?;
         self.erase_details(tenant, id).await?;
-        Ok(Some(erased).filter(|erased| erased.is_shared))
+        Ok(erased)
     }
 
     /// Erases the items of an erased delivery beside its state. The call can be repeated.

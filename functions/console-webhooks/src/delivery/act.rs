@@ -35,7 +35,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
 }
 
 async fn erase(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
-    app.erasure(tenant).of_one(*id).await?;
+    app.erasure(tenant).of_one(*id, &app.failures).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
 }
 

@@ -239,7 +239,7 @@ async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Re
         let cursor = fields.optional_text("cursor", Cursor::parse);
         Ok((since?, until?, cursor?))
     })?;
-    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, cursor).await?;
+    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, cursor, &app.failures).await?;
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         p { (counted(erased.count, "payload", "payloads")) " erased." }

@@ -31,10 +31,10 @@ const ROOMS: [&str; 11] = [
     "log",
     "queue",
     "endpoints",
+    "job_failures",
     "erasure",
     "drains",
     "recoveries",
-    "job_failures",
 ];
 
 /// A path of modules, from the root of the crate.

@@ -3,9 +3,10 @@
 use common::webhooks::delivery::{Attempt, Delivery, Failure, Outcome, Status, Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Browser, Doomed, Tenant, World, at_each_call, context, event, sample_event};
+use tests::{Browser, Doomed, Receiver, Tenant, World, at_each_call, context, event, sample_event};
 
 use super::{Book, Draft, HOUR, SECOND, id, ids, read};
+use crate::{job_failures, notices};
 
 const SECRET: &str = "canary-payload-77c1";
 const ANSWER: &str = "canary-answer-19ab";
@@ -341,4 +342,57 @@ async fn the_console_erases_the_payloads_of_a_period() {
     let log = world.log(&tenant.id).await;
     let left: Vec<_> = log.iter().filter(|one| one.erased_at.is_none()).map(|one| one.job_id.as_str()).collect();
     assert_eq!(left, ["old"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_an_erased_job_is_in_no_later_email() {
+    for by_job in [true, false] {
+        let world = World::start().await;
+        let tenant = world.tenant("acme").await;
+        let receiver = Receiver::scripted(&[(410, &[])]).await;
+        world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        let job = |id: &str, text: &str| {
+            let mut job = job_failures::failed(&tenant.id, "nightly", id);
+            (job["error"], job["mapped_stack"], job["deployment_id"]) = (json!(text), json!(text), json!(text));
+            job
+        };
+        for (id, text) in [("first", SECRET), ("second", "stays-5d"), ("third", SECRET)] {
+            world.deliver(job(id, text)).await;
+        }
+        let listed = read(&world, &tenant, "list", json!({})).await.ok().clone();
+        for id in ["first", "third"] {
+            let found = listed["deliveries"].as_array().expect("a list").iter().find(|found| found["job_id"] == id);
+            let delivery = found.expect("a delivery")["delivery_id"].clone();
+            let fields = if by_job { json!({"job_id": id}) } else { json!({"delivery_id": delivery}) };
+            // A repeated call succeeds.
+            for _ in 0..2 {
+                erase(&world, &tenant, fields.clone()).await.ok();
+            }
+        }
+        let items = format!("{:?}", world.items("webhook-endpoints").await);
+        assert!(!items.contains(SECRET) && items.contains("stays-5d"), "{items}");
+        notices::sweep(&world, job_failures::later(0)).await;
+        let mails = world.mails().await;
+        let mail = mails.iter().find(|mail| mail.to_string().contains("jobs failed")).expect("a report");
+        let mail = tests::text(&mail["text"]);
+        for part in ["New failures: 3\n", "Job: first\n", "Job: third\n", "> stays-5d\n"] {
+            assert!(mail.contains(part), "{part} is missing from {mail}");
+        }
+        assert!(!mail.contains(SECRET), "{mail}");
+    }
+}
+
+/// A job without callbacks and endpoints has no deliveries, but is reported as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_job_without_deliveries_is_erased() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for tenant in [&tenant, &other] {
+        let mut job = job_failures::failed(&tenant.id, "nightly", "j");
+        job["error"] = json!(SECRET);
+        world.deliver(job).await;
+    }
+    erase(&world, &tenant, json!({"job_id": "j"})).await.ok();
+    let items = format!("{:?}", world.items("webhook-endpoints").await);
+    assert_eq!(items.matches(SECRET).count(), 1, "the other organization's job keeps its text");
 }
