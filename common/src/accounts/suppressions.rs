@@ -5,7 +5,7 @@
 use std::{fmt, time::Duration};
 
 use api::team::NotificationEmailStatus;
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, types::ReturnValue};
 
 use crate::{
     accounts::{
@@ -13,8 +13,8 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
     },
     aws::{
-        dynamo::{Attribute, Item, Record, get, item, number, text},
-        expression::put_if,
+        dynamo::{Attribute, Item, Record, get, item, number, text, texts},
+        expression::{Update, put_if},
     },
     error::Result,
     issue::Problem,
@@ -24,6 +24,12 @@ use crate::{
 /// The kind of these items in the tokens table.
 const SUPPRESSION: &str = "suppression";
 const CAUSE: Attribute = Attribute("cause");
+/// The kind of the items that list an address's passing bounces, each with its time in Unix seconds and its email's id.
+const PASSING: &str = "passing_bounces";
+const BOUNCES: Attribute = Attribute("bounces");
+/// This many passing bounces within a week count as a permanent one.
+const MANY: usize = 3;
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Why an address is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +104,24 @@ impl Suppressions {
         put_if(&self.dynamodb, &self.table, entry, is_free, "suppressing an address").await.map(drop)
     }
 
+    /// Notes that SES called a bounce of the email `id` at `at` transient, although the receiving server said that the
+    /// address does not exist. After the third within a week, adds the address to the list, and returns `true`. Noting a
+    /// bounce again has no effect.
+    pub async fn add_passing(&self, address: &str, id: &str, at: Timestamp, now: Timestamp) -> Result<bool> {
+        let email = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));
+        let noted = Update::of(&self.table, item([(TOKEN_HASH, text(hash_key(PASSING, &email)))]))
+            .set(KIND, text(PASSING))
+            .set(EXPIRES_AT, number(now.after(WEEK).as_second()))
+            .add(BOUNCES, texts([format!("{} {id}", at.as_second()).as_str()].into_iter()));
+        let noted = noted.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a bounce").await?.unwrap_or_default();
+        let bounces: Vec<i64> = Record::new("bounces", &noted).optional_set(BOUNCES, read_time)?.unwrap_or_default();
+        let is_permanent = bounces.iter().filter(|time| **time > at.before(WEEK).as_second()).count() >= MANY;
+        if is_permanent {
+            self.add(address, Cause::Bounce, now).await?;
+        }
+        Ok(is_permanent)
+    }
+
     /// Returns why `address` is on the list, or `None` if it is not.
     pub async fn cause(&self, address: &Email, now: Timestamp) -> Result<Option<Cause>> {
         let found = get(&self.dynamodb, &self.table, key(address), "reading the suppression list").await?;
@@ -113,5 +137,15 @@ impl Suppressions {
 /// The key of the entry for `address`. Deleting the item removes the address from the list, for example once a link in
 /// an email has proved that the mailbox works. Hashing keeps readable addresses out of the table.
 pub(crate) fn key(address: &Email) -> Item {
-    item([(TOKEN_HASH, text(format!("{SUPPRESSION}#{}", SecretHash::of(address.as_str()).as_str())))])
+    item([(TOKEN_HASH, text(hash_key(SUPPRESSION, address)))])
+}
+
+fn hash_key(kind: &str, address: &Email) -> String {
+    format!("{kind}#{}", SecretHash::of(address.as_str()).as_str())
+}
+
+/// The time of a bounce in an item.
+fn read_time(bounce: &str) -> Result<i64, Vec<Problem>> {
+    let time = bounce.split(' ').next().and_then(|time| time.parse().ok());
+    time.ok_or_else(|| vec![Problem::format("Must begin with a time")])
 }

@@ -29,7 +29,7 @@ pub struct Event {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "eventType")]
 enum Detail {
-    Bounce { bounce: Bounce },
+    Bounce { bounce: Bounce, mail: Option<Mail> },
     Complaint { complaint: Complaint },
 }
 
@@ -39,6 +39,16 @@ struct Bounce {
     /// `Permanent`, `Transient` (such as a full mailbox) or `Undetermined`.
     bounce_type: String,
     bounced_recipients: Vec<Recipient>,
+    /// When the email bounced, in RFC 3339.
+    timestamp: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mail {
+    /// The id of the email in SES.
+    #[serde(default)]
+    message_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,6 +61,17 @@ struct Complaint {
 #[serde(rename_all = "camelCase")]
 struct Recipient {
     email_address: String,
+    /// The status of the receiving server, as in RFC 3463.
+    status: Option<String>,
+}
+
+impl Recipient {
+    /// Whether the receiving server said that the mailbox or its domain does not exist or is disabled. SES calls some of
+    /// these bounces transient. A full mailbox or a rejected sender is none.
+    fn is_missing(&self) -> bool {
+        let status = self.status.as_deref().unwrap_or_default();
+        status.starts_with("5.1.") || ["5.2.1", "5.4.4"].contains(&status)
+    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -59,20 +80,36 @@ pub fn function(env: &Env) -> Result<Bounces, ConfigError> {
 }
 
 impl Bounces {
-    /// Stores the addresses of a permanent bounce or a complaint.
+    /// Stores the addresses of a permanent bounce or a complaint, and those of the third bounce within a week that SES calls
+    /// transient although the mailbox does not exist.
     ///
     /// # Errors
     /// A write fails. Lambda retries the invocation.
     pub async fn handle(&self, event: LambdaEvent<Event>) -> Result<(), lambda_runtime::Error> {
         let (cause, metric, recipients) = match event.payload.detail {
-            Detail::Bounce { bounce } if bounce.bounce_type != "Permanent" => return Ok(()),
-            Detail::Bounce { bounce } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients),
+            Detail::Bounce { bounce, mail } if bounce.bounce_type != "Permanent" => {
+                return self.note_passing(bounce, mail).await;
+            }
+            Detail::Bounce { bounce, .. } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients),
             Detail::Complaint { complaint } => (Cause::Complaint, "MailComplained", complaint.complained_recipients),
         };
         for recipient in recipients {
             self.suppressions.add(&recipient.email_address, cause, Timestamp::now()).await?;
             common::log!("email.returned", %cause);
             metrics::count(metric);
+        }
+        Ok(())
+    }
+
+    async fn note_passing(&self, bounce: Bounce, mail: Option<Mail>) -> Result<(), lambda_runtime::Error> {
+        let now = Timestamp::now();
+        let at = bounce.timestamp.and_then(|time| time.parse().ok()).unwrap_or(now);
+        let id = mail.map(|mail| mail.message_id).unwrap_or_default();
+        for recipient in bounce.bounced_recipients.iter().filter(|recipient| recipient.is_missing()) {
+            if self.suppressions.add_passing(&recipient.email_address, &id, at, now).await? {
+                common::log!("email.returned", cause = %Cause::Bounce);
+                metrics::count("MailBounced");
+            }
         }
         Ok(())
     }

@@ -116,10 +116,57 @@ async fn owners_see_that_notifications_are_not_sent() {
     sweep(&world, later(0)).await;
     assert_eq!(subjects(&world, "ops@example.com", 0).await, [""; 0]);
     let change = json!({"debug_notification_email": "new@example.com"});
-    assert_eq!(world.rpc(&tenant.key, "tenant/settings", change).await.ok()["notification_email_status"], "ok");
+    assert_eq!(
+        world.rpc(&tenant.key, "tenant/settings", change).await.ok()["notification_email_status"],
+        "unconfirmed"
+    );
     world.deliver(failed(&tenant.id, "import", "2")).await;
     sweep(&world, later(120_000)).await;
     assert_eq!(subjects(&world, "new@example.com", 0).await.len(), 2, "one about the change, one about the failure");
+}
+
+/// A bounce that SES calls transient, on this day, with this status.
+fn passing(address: &str, status: &str, id: u32, day: u32) -> Value {
+    let mut event = bounce(address);
+    event["detail"]["bounce"]["bounceType"] = json!("Transient");
+    event["detail"]["bounce"]["bouncedRecipients"][0]["status"] = json!(status);
+    event["detail"]["bounce"]["timestamp"] = json!(format!("2026-01-{day:02}T12:00:00.000Z"));
+    event["detail"]["mail"]["messageId"] = json!(format!("email-{id}"));
+    event
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_third_transient_bounce_of_a_missing_mailbox_counts() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let invite = async |address: &str| {
+        let fields = json!({"email": address, "role": "member"});
+        world.cli(&tenant.cookie, "organization/invite-member", fields).await.status
+    };
+    for (number, (status, days, expected)) in [
+        ("5.1.1", [1, 3, 7], 409),
+        ("5.1.10", [7, 1, 3], 409),
+        ("5.2.1", [1, 1, 1], 409),
+        ("5.4.4", [1, 2, 8], 200),
+        ("5.2.2", [1, 2, 3], 200),
+        ("5.7.1", [1, 2, 3], 200),
+        ("4.1.1", [1, 2, 3], 200),
+        ("", [1, 2, 3], 200),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let address = format!("al{number}@example.com");
+        for (id, day) in (0..).zip(days) {
+            // Lambda may repeat an invocation.
+            for _ in 0..2 {
+                let spelt = if id == 1 { address.to_uppercase() } else { address.clone() };
+                report(&world, passing(&spelt, status, id, day)).await;
+            }
+        }
+        assert_eq!(invite(&address).await, expected, "{status}");
+    }
+    assert_eq!(world.tokens("suppression").await.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +188,7 @@ async fn the_local_service_plays_bounces_and_complaints() {
     for (address, status) in [
         ("bounce+1@simulator.amazonses.com", "bounced"),
         ("complaint@simulator.amazonses.com", "complained"),
-        ("success@simulator.amazonses.com", "ok"),
+        ("success@simulator.amazonses.com", "unconfirmed"),
     ] {
         let change = json!({"debug_notification_email": address});
         assert_eq!(world.rpc(&tenant.key, "tenant/settings", change).await.status, 200);
