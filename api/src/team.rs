@@ -62,9 +62,13 @@ inputs! {
 names! {
     /// Whether emails to an address are sent: `bounced` if a server permanently rejected one in the last 30 days,
     /// `complained` if the recipient reported one as spam in the last year. In both cases, choose another address.
+    /// `unconfirmed` if its owner has not agreed yet: emails are sent, without details of jobs. `stopped` if its owner
+    /// stopped them: they can agree again on the page to which the last email links.
     #[schemars(inline)]
     NotificationEmailStatus {
         Ok = "ok",
+        Unconfirmed = "unconfirmed",
+        Stopped = "stopped",
         Bounced = "bounced",
         Complained = "complained",
     }

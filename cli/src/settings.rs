@@ -1,7 +1,7 @@
 //! `fanfare settings`: the organization's name and settings.
 
 use api::{
-    Email, Name,
+    Email, Name, Open,
     team::{ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
 };
 
@@ -37,9 +37,13 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
     if let Some(organization) = renamed {
         say(&format!("Name: {}", cell(&organization.name)))?;
     }
-    let status = match found.notification_email_status == NotificationEmailStatus::Ok {
-        true => String::new(),
-        false => format!(" ({}: choose another address)", cell(&found.notification_email_status)),
+    let status = match &found.notification_email_status {
+        Open::Known(NotificationEmailStatus::Ok) => String::new(),
+        Open::Known(NotificationEmailStatus::Unconfirmed) => {
+            " (unconfirmed: without details until its owner agrees)".to_owned()
+        }
+        Open::Known(NotificationEmailStatus::Stopped) => " (stopped by its owner: no emails are sent)".to_owned(),
+        status => format!(" ({}: choose another address)", cell(status)),
     };
     say(&format!("Emails about endpoints and jobs: {}{status}", cell(&found.debug_notification_email)))?;
     let job_failures = if found.disable_job_failure_notifications { "off" } else { "on" };

@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod api_keys;
 pub mod attempts;
 pub mod cli_logins;
+pub mod consent;
 pub mod deleted_organizations;
 pub mod email;
 pub mod email_change;

@@ -47,6 +47,8 @@ pub enum Error {
     TooMany {
         /// The seconds until a retry can succeed.
         retry_after_seconds: i64,
+        /// Whose limit it is, if the caller cannot know.
+        limit: Option<&'static str>,
     },
     /// Contention or throttling outlasted the retries. The same request may succeed later.
     Busy,
@@ -61,7 +63,8 @@ pub enum Conflict {
     SlugTaken(Slug),
     /// An account with this email address exists.
     EmailTaken,
-    /// The address gets only requested emails, because earlier ones bounced or were reported as spam.
+    /// The address gets only requested emails, because earlier ones bounced or were reported as spam, or because its
+    /// owner stopped the organization's emails.
     EmailSuppressed,
     InvitationExpired,
     /// The invitation was already accepted or canceled.

@@ -32,13 +32,15 @@ pub struct Limit {
     pub attempts: i64,
     /// The length of the window in seconds. The window starts with the first attempt.
     pub window_seconds: i64,
+    /// Whose limit it is, as an explanation for the caller who has reached it. `None` if the caller knows.
+    pub about: Option<&'static str>,
 }
 
 /// Sign-ins to one address from one client.
-const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
+const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600, about: None };
 /// Sign-ins to one address from all clients. A single client is limited to 60 attempts an hour, so it takes 17 clients
 /// to reach this limit.
-const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
+const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600, about: None };
 /// The kind of item that records a client that has signed in to an address. These items are in the same table as the
 /// counters.
 const KNOWN_CLIENT: &str = "known_client";
@@ -47,55 +49,78 @@ const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
 /// Verification emails requested for one address by all clients, to protect the mailbox. If an attacker exhausts the
 /// limit, the user still has five valid links.
-pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
+pub const VERIFICATION_MAIL: Limit =
+    Limit { what: "verification_mail", attempts: 5, window_seconds: 3600, about: None };
 
 /// Password reset emails to one address. If an attacker exhausts the limit, the user still has the valid links in these
 /// emails.
-const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
+const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600, about: None };
 /// Password reset emails to any addresses, requested by one client.
-const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
+const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600, about: None };
 
 /// Browser logins requested from one client.
-pub const CLI_LOGIN_CLIENT: Limit = Limit { what: "cli_login_client", attempts: 100, window_seconds: 3600 };
+pub const CLI_LOGIN_CLIENT: Limit =
+    Limit { what: "cli_login_client", attempts: 100, window_seconds: 3600, about: None };
 /// Polls of one browser login. Clients poll every two seconds.
-pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, window_seconds: 60 };
+pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, window_seconds: 60, about: None };
 
 /// Password checks for one signed-in user. The limit keeps a stolen session from being used to guess the password.
-pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
+pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600, about: None };
 
 /// Second-factor codes for one user from one client, after the correct password. A thousand guesses have a 0.3% chance
 /// of matching one of the three valid codes.
-const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
+const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600, about: None };
 /// Second-factor codes for one user from all clients. Without this limit, an attacker with a stolen password and many
 /// clients could guess without end.
-const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
+const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600, about: None };
 /// Codes that a signed-in user enters. The limit keeps a stolen session from being used to guess them.
-pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
+pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600, about: None };
 
 /// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
-pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
+pub(super) const WELCOME_MAIL: Limit =
+    Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600, about: None };
 
 /// Replacements of an unverified address by one user. Each sends an email that also counts as a welcome email to the
 /// new address.
-const REPLACED_EMAIL: Limit = Limit { what: "replaced_email", attempts: 5, window_seconds: 3600 };
+const REPLACED_EMAIL: Limit = Limit {
+    what: "replaced_email",
+    attempts: 5,
+    window_seconds: 3600,
+    about: Some("you can choose a new address five times an hour"),
+};
 
 /// Emails to one address about changes to its account.
-pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600 };
+pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600, about: None };
 
 /// Submissions of one new-key form by one user. The limit keeps a page reload from issuing another key. The window is
 /// as long as a session.
-pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
+pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600, about: None };
 
 /// Invitations sent by one user.
-const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
-/// Invitations to one address, from any user and to any organization.
-const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
+const INVITER: Limit =
+    Limit { what: "inviter", attempts: 20, window_seconds: 3600, about: Some("you can send 20 invitations an hour") };
+/// Invitations of one address by one organization.
+const INVITED_BY: Limit = Limit {
+    what: "invited_by",
+    attempts: 3,
+    window_seconds: 24 * 3600,
+    about: Some("an organization can invite an address three times a day"),
+};
+/// Invitation emails to one address, from all organizations.
+pub(super) const INVITATION_MAIL: Limit =
+    Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600, about: None };
 
 /// Changes to one organization's notification address. Each sends two emails.
-const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes that set the same notification address, by any organizations. The limit is higher than for invitations,
-/// because the organizations of one company may share a mailbox.
-const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
+const NOTIFIER: Limit = Limit {
+    what: "notifier",
+    attempts: 10,
+    window_seconds: 3600,
+    about: Some("an organization can change its notification address ten times an hour"),
+};
+/// Emails about notifications to one address whose owner has not agreed, from all organizations, and sign-ups that
+/// choose this address. The limit is higher than for invitations, because the organizations of one company may share a
+/// mailbox.
+pub const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600, about: None };
 
 /// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that providers assign to a
 /// customer.
@@ -186,35 +211,41 @@ impl Attempts {
     }
 
     /// Counts an invitation before the address is looked up, whether or not the invitation succeeds. The limit
-    /// therefore also applies to probes for accounts, and a rejection reveals nothing. An invitation over the inviter's
-    /// limit does not count against the address.
+    /// therefore also applies to probes for accounts, and a rejection reveals nothing. Invitations by other organizations
+    /// do not count: they limit only the [emails](Self::may_send) to the address.
     ///
     /// # Errors
     /// Too many invitations ([`Error::TooMany`]).
-    pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
-        self.count(INVITER, &inviter.to_string(), now).await?;
-        self.count(INVITED, address.as_str(), now).await
+    pub async fn count_invitation(&self, inviter: &User, address: &Email, now: Timestamp) -> Result<()> {
+        self.count(INVITER, &inviter.id.to_string(), now).await?;
+        self.count(INVITED_BY, &format!("{} {address}", inviter.organization), now).await
     }
 
-    /// Counts a change of `organization`'s notification address to `address`. A change over the organization's limit
-    /// does not count against the address. Changes are not counted against the previous address, so an organization can
-    /// always move away from an address that is over its limit.
+    /// Counts a change of `organization`'s notification address.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).
-    pub async fn count_notified(&self, organization: &TenantId, address: &Email, now: Timestamp) -> Result<()> {
-        self.count(NOTIFIER, organization.as_str(), now).await?;
-        self.count(NOTIFIED, address.as_str(), now).await
+    pub async fn count_notified(&self, organization: &TenantId, now: Timestamp) -> Result<()> {
+        self.count(NOTIFIER, organization.as_str(), now).await
     }
 
-    /// Counts an attempt by `user` to replace their unverified address with `address`, before `address` is looked up. A
-    /// replacement over the user's limit does not count against the address.
+    /// Counts an attempt by `user` to replace their address, before the new one is looked up.
     ///
     /// # Errors
     /// Too many replacements ([`Error::TooMany`]).
-    pub async fn count_replaced_email(&self, user: UserId, address: &Email, now: Timestamp) -> Result<()> {
-        self.count(REPLACED_EMAIL, &user.to_string(), now).await?;
-        self.count(WELCOME_MAIL, address.as_str(), now).await
+    pub async fn count_replaced_email(&self, user: UserId, now: Timestamp) -> Result<()> {
+        self.count(REPLACED_EMAIL, &user.to_string(), now).await
+    }
+
+    /// Counts an email to `address` before it is sent. Returns `false` if the address has got as many as `limit` allows.
+    /// Strangers can use up such a limit, so it only withholds the email: the caller's change succeeds, and the response
+    /// does not reveal that others wrote to the address.
+    pub async fn may_send(&self, limit: Limit, address: &Email, now: Timestamp) -> Result<bool> {
+        match self.count(limit, address.as_str(), now).await {
+            Ok(()) => Ok(true),
+            Err(Error::TooMany { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit for
@@ -243,7 +274,7 @@ impl Attempts {
         for _ in 0..2 {
             let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
             if window_ends > now.as_second() {
-                return Err(Error::TooMany { retry_after_seconds: window_ends - now.as_second() });
+                return Err(Error::TooMany { retry_after_seconds: window_ends - now.as_second(), limit: limit.about });
             }
             if self.open_window(limit, subject, now).await? {
                 return Ok(());

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use crate::{
     accounts::{
         api_keys::ApiKeys,
-        invitations,
+        consent, invitations,
         organizations::{DELETED_AT, organization_key},
         users::{ORGANIZATION_ID, pk},
     },
@@ -43,6 +43,7 @@ crate::from_env! {
         dynamodb: Client,
         organizations: String = "ORGANIZATIONS_TABLE",
         invitations: String = "INVITATIONS_TABLE",
+        tokens: String = "TOKENS_TABLE",
         keys: ApiKeys,
     }
 }
@@ -62,8 +63,9 @@ impl DeletedOrganizations {
         read.collect()
     }
 
-    /// Deletes an organization's invitations and keys. An interrupted call can be repeated.
+    /// Deletes an organization's invitations and keys, and the links in its emails. An interrupted call can be repeated.
     pub async fn delete_invitations_and_keys(&self, id: &TenantId) -> Result<()> {
+        consent::delete_links(&self.dynamodb, &self.tokens, id).await?;
         invitations::delete_all(&self.dynamodb, &self.invitations, id).await?;
         self.keys.delete_all(id).await
     }

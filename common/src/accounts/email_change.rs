@@ -16,7 +16,7 @@ use crate::{
     accounts::{
         alerts::from,
         api_keys::ApiKeys,
-        attempts::Attempts,
+        attempts::{Attempts, WELCOME_MAIL},
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         organizations::Organizations,
@@ -99,7 +99,7 @@ impl EmailChanges {
     /// by the user, links sent to that address stop working ([`Verifications::replace_email`]). Otherwise, the link
     /// works only while `session` lasts, so ending an intruder's session also voids the intruder's requests. Links from
     /// earlier requests stop working. Neither the outcome nor the duration reveals whether `email` has an account; if
-    /// it does, its owner gets an email instead.
+    /// it does, its owner gets an email instead. An address that has got too many emails gets none.
     ///
     /// # Errors
     /// The current address was chosen by an inviter and is not verified; there were too many requests
@@ -115,12 +115,16 @@ impl EmailChanges {
         if !user.chose_email {
             user.check_verified()?;
         }
-        self.attempts.count_replaced_email(user.id, email, now).await?;
+        self.attempts.count_replaced_email(user.id, now).await?;
+        let may_send = self.attempts.may_send(WELCOME_MAIL, email, now).await?;
         let send = async {
+            if !may_send {
+                crate::log!("email.withheld", user = %user.id);
+            }
             if !user.email_verified {
                 return match self.verifications.replace_email(user, email).await? {
-                    Some(user) => self.verifications.send_again(&user, &self.mailer, base, now).await,
-                    None => Ok(()),
+                    Some(user) if may_send => self.verifications.send_again(&user, &self.mailer, base, now).await,
+                    _ => Ok(()),
                 };
             }
             let token = Token::generate();
@@ -139,7 +143,9 @@ impl EmailChanges {
                 put(&self.dynamodb, &self.tokens_table, change, "storing a change of an email").await?;
                 change_mail(base, &token)
             };
-            self.mailer.send(email, mail, user.id).await;
+            if may_send {
+                self.mailer.send(email, mail, user.id).await;
+            }
             Ok(())
         };
         unhurried(send).await

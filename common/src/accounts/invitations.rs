@@ -445,11 +445,18 @@ fn delete_at(expires_at: Timestamp) -> AttributeValue {
 }
 
 /// The email with the link to join an organization. Both names are chosen by the inviter, who may be a stranger to the
-/// recipient. They appear only in the body, attributed to the inviter, and never in the subject.
-pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, new: &NewInvitation) -> Mail {
+/// recipient. They appear only in the body, attributed to the inviter, and never in the subject. `stop` is the page that
+/// stops the organization's emails.
+pub fn invitation_mail(
+    base: &BaseUrl,
+    inviter: &Name,
+    organization: &Organization,
+    new: &NewInvitation,
+    stop: String,
+) -> Mail {
     let (id, token) = (new.invited.invitation.id, new.token.reveal());
     let (slug, name, inviter) = (&organization.slug, organization.name.as_str(), inviter.as_str());
-    Mail::new(
+    Mail::unrequested(
         "You are invited to join an organization",
         &[
             Part::Text(format!("{inviter} invited you to join the organization {name}.")),
@@ -460,9 +467,10 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
             Part::text("The invitation expires in 7 days."),
             Part::Facts(vec![("Organization slug", slug.to_string()), ("Invitation ID", id.to_string())]),
         ],
-        &[Part::Text(format!(
+        vec![Part::Text(format!(
             "You received this email because {inviter} entered this address. If you do not know {inviter}, ignore this \
              email."
         ))],
+        stop,
     )
 }

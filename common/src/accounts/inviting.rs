@@ -2,9 +2,10 @@
 
 use crate::{
     accounts::{
-        attempts::Attempts,
+        attempts::{Attempts, INVITATION_MAIL},
+        consent::Consents,
         email::Email,
-        invitations::{Invitations, Invited, invitation_mail},
+        invitations::{Invitations, Invited, NewInvitation, invitation_mail},
         mail::Mailer,
         organizations::Organizations,
         users::{Role, User},
@@ -18,6 +19,7 @@ crate::from_env! {
     /// The stores and the mailer for invitations.
     pub struct Inviting {
         attempts: Attempts,
+        consents: Consents,
         invitations: Invitations,
         mailer: Mailer,
         organizations: Organizations,
@@ -26,21 +28,41 @@ crate::from_env! {
 
 impl Inviting {
     /// Invites `email` to the organization of `inviter`, and sends the invitation. The caller must have checked that
-    /// `inviter` may invite. Each attempt is counted.
+    /// `inviter` may invite. Each attempt is counted. If the address has got too many invitations, from any
+    /// organizations, this one is stored and shown to owners, but not sent.
     ///
     /// # Errors
-    /// There were too many invitations (`Error::TooMany`), the address is on the suppression list, or it belongs to a
-    /// member.
+    /// There were too many invitations (`Error::TooMany`), the address is on the suppression list or its owner stopped
+    /// the organization's emails, or it belongs to a member.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
-        self.attempts.count_invitation(inviter.id, email, now).await?;
-        if self.mailer.suppressed(email).await?.is_some() {
+        self.attempts.count_invitation(inviter, email, now).await?;
+        if self.mailer.suppressed(email).await?.is_some()
+            || self.consents.is_stopped(&inviter.organization, email).await?
+        {
             return Err(Error::Conflict(Conflict::EmailSuppressed));
         }
         let new = self.invitations.invite(inviter, email, role, now).await?;
-        let organization = self.organizations.get(&inviter.organization).await?;
-        let mail = invitation_mail(base, &inviter.name, &organization, &new);
-        self.mailer.send(email, mail, new.invited.invitation.id).await;
+        if self.attempts.may_send(INVITATION_MAIL, email, now).await? {
+            self.send(inviter, email, &new, base, now).await?;
+        } else {
+            crate::log!("email.withheld", user = %inviter.id);
+        }
         Ok(new.invited)
+    }
+
+    async fn send(
+        &self,
+        inviter: &User,
+        email: &Email,
+        new: &NewInvitation,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<()> {
+        let organization = self.organizations.get(&inviter.organization).await?;
+        let stop = self.consents.link(base, &organization.id, email, now).await?;
+        let mail = invitation_mail(base, &inviter.name, &organization, new, stop);
+        self.mailer.send(email, mail, new.invited.invitation.id).await;
+        Ok(())
     }
 }

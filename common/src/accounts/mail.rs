@@ -3,7 +3,10 @@
 use std::{fmt, io, time::Duration};
 
 use aws_sdk_ses::{Client, primitives::Blob, types::RawMessage};
-use mail_builder::MessageBuilder;
+use mail_builder::{
+    MessageBuilder,
+    headers::{raw::Raw, url::URL},
+};
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use text::Untrusted;
 use tokio::time::sleep;
@@ -54,6 +57,8 @@ pub struct Mail {
     text: String,
     html: String,
     is_requested: bool,
+    /// The page that stops such emails.
+    stop: Option<String>,
 }
 
 /// A part of an email's body.
@@ -137,14 +142,18 @@ impl Mailer {
     /// an address: long lines of the content are encoded. SES would break them, or send them as they are.
     fn message(&self, to: &Email, mail: Mail) -> io::Result<Vec<u8>> {
         let domain = self.from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
-        MessageBuilder::new()
+        let mut message = MessageBuilder::new()
             .from((self.service.as_str(), self.from.as_str()))
             .to(to.as_str())
             .subject(format!("{}: {}", self.service, mail.subject))
-            .message_id(format!("{}@{domain}", Uuid::now_v7()))
-            .text_body(mail.text)
-            .html_body(mail.html)
-            .write_to_vec()
+            .message_id(format!("{}@{domain}", Uuid::now_v7()));
+        if let Some(stop) = mail.stop {
+            // Email programs show a button that posts to this page (RFC 8058).
+            message = message
+                .header("List-Unsubscribe", URL::new(stop))
+                .header("List-Unsubscribe-Post", Raw::new("List-Unsubscribe=One-Click"));
+        }
+        message.text_body(mail.text).html_body(mail.html).write_to_vec()
     }
 }
 
@@ -241,7 +250,19 @@ impl Mail {
                 }
             }
         };
-        Self { subject: subject.into_owned(), text: text.join("\n"), html: html.into_string(), is_requested: false }
+        Self {
+            subject: subject.into_owned(),
+            text: text.join("\n"),
+            html: html.into_string(),
+            is_requested: false,
+            stop: None,
+        }
+    }
+
+    /// Builds an email that its recipient did not ask for, and can stop on the page `stop`, without an account.
+    pub fn unrequested(subject: &str, parts: &[Part], mut why: Vec<Part>, stop: String) -> Self {
+        why.push(Part::Link("Stop these emails".to_owned(), stop.clone()));
+        Self { stop: Some(stop), ..Self::new(subject, parts, &why) }
     }
 
     /// Marks the email as requested by its recipient, so it is also sent to an address on the suppression list.

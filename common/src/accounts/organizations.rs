@@ -32,6 +32,9 @@ pub struct Organization {
     pub slug: Slug,
     /// The address for notifications about failures.
     pub debug_notification_email: Email,
+    /// Whether the owner of that address has to agree before emails contain text of jobs. False for an address that was
+    /// chosen before 0.2.0.
+    pub asks_recipient: bool,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: bool,
     /// Whether members need a second factor. Each member's item contains a copy.
@@ -42,6 +45,7 @@ pub struct Organization {
 
 pub(crate) const SLUG: Attribute = Attribute("slug");
 const DEBUG_NOTIFICATION_EMAIL: Attribute = Attribute("debug_notification_email");
+const ASKS_RECIPIENT: Attribute = Attribute("asks_recipient");
 const DISABLE_JOB_FAILURE_NOTIFICATIONS: Attribute = Attribute("disable_job_failure_notifications");
 const REQUIRE_TWO_FACTOR: Attribute = Attribute("require_two_factor");
 /// The users who have joined and have not left. Members who joined before this attribute existed may be missing.
@@ -112,6 +116,7 @@ impl Organization {
             (NAME, text(self.name.as_str())),
             (SLUG, text(&self.slug)),
             (DEBUG_NOTIFICATION_EMAIL, text(&self.debug_notification_email)),
+            (ASKS_RECIPIENT, boolean(self.asks_recipient)),
             (CREATED_AT, text(self.created_at)),
             (JOINED, one(founder)),
         ])
@@ -124,6 +129,7 @@ impl Organization {
             name: Name::stored(record.text(NAME)?),
             slug: record.checked(SLUG, Slug::parse)?,
             debug_notification_email: Email::stored(record.text(DEBUG_NOTIFICATION_EMAIL)?),
+            asks_recipient: record.optional_boolean(ASKS_RECIPIENT).unwrap_or_default(),
             disable_job_failure_notifications: record
                 .optional_boolean(DISABLE_JOB_FAILURE_NOTIFICATIONS)
                 .unwrap_or_default(),

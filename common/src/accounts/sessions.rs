@@ -26,14 +26,14 @@ use crate::{
 
 /// The kind of sessions in the tokens table.
 const SESSION: &str = "session";
-const SESSION_ID: Attribute = Attribute("session_id");
+pub(super) const SESSION_ID: Attribute = Attribute("session_id");
 const SEEN_ON: Attribute = Attribute("seen_on");
 pub(super) const ADDRESS: Attribute = Attribute("address");
 pub(super) const AGENT: Attribute = Attribute("agent");
 /// A session lasts 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The index of sessions by user. It contains only keys and is eventually consistent.
-const BY_USER: &str = "by-user";
+pub(super) const BY_USER: &str = "by-user";
 /// The maximum number of listed sessions. A user whose program signs in may have many more.
 const MOST_LISTED: usize = 100;
 /// The maximum number of keys that a list reads from the index, newest first.

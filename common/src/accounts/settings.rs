@@ -2,11 +2,12 @@
 
 use crate::{
     accounts::{
-        attempts::Attempts,
+        attempts::{Attempts, NOTIFIED},
+        consent::{Consent, Consents, Recipient},
         mail::Mailer,
         organizations::{
             Organization, Organizations,
-            settings::{ATTEMPTS, SettingsChange, address_mails},
+            settings::{ATTEMPTS, SettingsChange, chosen_mail, moved_mail},
         },
         suppressions::Cause,
         two_factor::requirement::Requirement,
@@ -15,6 +16,7 @@ use crate::{
     base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 
@@ -22,6 +24,7 @@ crate::from_env! {
     /// The stores and the mailer for settings changes.
     pub struct Settings {
         attempts: Attempts,
+        consents: Consents,
         mailer: Mailer,
         organizations: Organizations,
         requirement: Requirement,
@@ -33,11 +36,29 @@ impl Settings {
     /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
     /// with `base`. The caller must have checked that a verified owner requests the change: a new address gets an
     /// email, so without this check, any stranger could make the service send email to any address. `by` is that owner;
-    /// `None` for an organization key.
+    /// `None` for an organization key. If the address is that of `by`, who had stopped the emails to it, they agree again.
     ///
     /// # Errors
     /// The address was changed too often, or `by` is no longer an owner.
     pub async fn change(
+        &self,
+        (id, by): (&TenantId, Option<&User>),
+        change: SettingsChange,
+        base: &BaseUrl,
+    ) -> Result<Organization> {
+        let own = change.debug_notification_email.clone();
+        let own = own.filter(|address| by.is_some_and(|by| by.email_verified && by.email == *address));
+        let organization = self.apply((id, by), change, base).await?;
+        if let Some(address) = own
+            && self.consents.is_stopped(id, &address).await?
+        {
+            let recipient = Recipient { organization: id.clone(), address };
+            self.consents.set(&recipient, &organization, true, Timestamp::now()).await?;
+        }
+        Ok(organization)
+    }
+
+    async fn apply(
         &self,
         (id, by): (&TenantId, Option<&User>),
         change: SettingsChange,
@@ -49,15 +70,16 @@ impl Settings {
             if change.is_empty() {
                 return Ok(before);
             }
-            if let Some(address) = change.debug_notification_email.as_ref().filter(|_| attempt == 0) {
-                self.attempts.count_notified(id, address, Timestamp::now()).await?;
+            if change.debug_notification_email.is_some() && attempt == 0 {
+                self.attempts.count_notified(id, Timestamp::now()).await?;
             }
             if self.organizations.change_settings(&before, &change, (&self.users, by)).await? {
                 if let Some(is_required) = change.require_two_factor {
                     self.requirement.copy(id, is_required).await?;
                 }
                 let after = before.clone().changed(change);
-                self.tell(&before, &after, base).await;
+                let notified = self.tell(&before, &after, base).await;
+                metrics::upkeep("notifying the addresses of a change", notified);
                 return Ok(after);
             }
         }
@@ -69,13 +91,41 @@ impl Settings {
         self.mailer.suppressed(&organization.debug_notification_email).await
     }
 
-    /// If the notification address has changed, sends emails to the old and the new address.
-    async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) {
+    /// Returns whether the owner of the notification address of `organization` agreed to the emails or stopped them.
+    pub async fn consent(&self, organization: &Organization) -> Result<Consent> {
+        self.consents.to_notifications(organization).await
+    }
+
+    /// If the notification address has changed, sends emails to the old and the new address, except to one whose owner
+    /// stopped them. The new address gets no email if it has got too many.
+    async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) -> Result<()> {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {
-            return;
+            return Ok(());
         }
-        let [to_old, to_new] = address_mails(base, after);
-        tokio::join!(self.mailer.send(old, to_old, &after.id), self.mailer.send(new, to_new, &after.id));
+        let (id, now) = (&after.id, Timestamp::now());
+        let to_old = async {
+            if self.consents.is_stopped(id, old).await? {
+                crate::log!("email.stopped", about = %id);
+                return Ok(());
+            }
+            let stop = self.consents.link(base, id, old, now).await?;
+            self.mailer.send(old, moved_mail(base, after, stop), id).await;
+            Ok(())
+        };
+        let to_new = async {
+            let consent = self.consents.to_notifications(after).await?;
+            if consent == Consent::Stopped {
+                crate::log!("email.stopped", about = %id);
+            } else if self.attempts.may_send(NOTIFIED, new, now).await? {
+                let stop = self.consents.link(base, id, new, now).await?;
+                self.mailer.send(new, chosen_mail(base, after, consent, stop), id).await;
+            } else {
+                crate::log!("notifications.withheld", tenant = %id);
+            }
+            Ok(())
+        };
+        let (to_old, to_new): (Result<()>, Result<()>) = tokio::join!(to_old, to_new);
+        to_old.and(to_new)
     }
 }

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        attempts::{Attempts, WELCOME_MAIL, known_client_item},
+        attempts::{Attempts, NOTIFIED, WELCOME_MAIL, known_client_item},
         email::Email,
         mail::Mailer,
         organizations::{Organization, slug_key},
@@ -36,6 +36,8 @@ pub struct NewUser {
     pub verification_token: Token,
     /// The client that signs the user up and gets the first session.
     pub device: Device,
+    /// The address for notifications that a founder chose, if it is another one than their own.
+    pub notified: Option<Email>,
 }
 
 /// A person who signs up with a new organization.
@@ -99,7 +101,15 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
         must_have_two_factor: false,
     };
     let (session, session_token) = Session::start(&user, &device, now)?;
-    Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
+    Ok(NewUser {
+        user,
+        password,
+        session,
+        session_token,
+        verification_token: Token::generate(),
+        device,
+        notified: None,
+    })
 }
 
 crate::from_env! {
@@ -126,6 +136,7 @@ impl Accounts {
             name: founder.organization_name,
             slug: founder.organization_slug,
             debug_notification_email: founder.debug_notification_email,
+            asks_recipient: true,
             disable_job_failure_notifications: false,
             require_two_factor: false,
             created_at: now,
@@ -133,6 +144,7 @@ impl Accounts {
         let person = Person { name: founder.name, email: founder.email, password, device };
         let mut new = new_user(person, organization.id.clone(), Role::Owner, now)?;
         new.user.chose_email = true;
+        new.notified = Some(organization.debug_notification_email.clone()).filter(|address| *address != new.user.email);
         self.create(&organization, &new, now).await?;
         Ok(new)
     }
@@ -168,10 +180,15 @@ impl Accounts {
 impl NewUser {
     /// Sends the user the email that verifies their address, unless it is already verified. If sending fails, the user
     /// can request another email. The number of emails to an address is limited, because repeated sign-ups and
-    /// deletions could otherwise flood a stranger's mailbox.
+    /// deletions could otherwise flood a stranger's mailbox. The address for notifications gets no email yet, but the
+    /// sign-up counts toward its limit.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let User { id, email, email_verified, .. } = &self.user;
+        if let Some(address) = &self.notified {
+            let counted = attempts.may_send(NOTIFIED, address, now).await;
+            metrics::upkeep("counting a sign-up", counted.map(drop));
+        }
         if *email_verified {
             return;
         }

@@ -106,7 +106,7 @@ impl Function {
             response.headers_mut().insert("x-request-id", id);
         }
         let wait = match error {
-            Some(HttpError::Domain(Error::TooMany { retry_after_seconds })) => Some(retry_after_seconds),
+            Some(HttpError::Domain(Error::TooMany { retry_after_seconds, .. })) => Some(retry_after_seconds),
             Some(HttpError::Domain(Error::Busy)) => Some(BUSY_SECONDS),
             _ => None,
         };

@@ -150,8 +150,9 @@ pub(super) fn error_message(error: &Error) -> String {
         }
         Error::NotFound(message) => (*message).to_owned(),
         Error::Conflict(conflict) => conflict_message(conflict),
-        Error::TooMany { retry_after_seconds } => {
-            format!("Too many attempts. Try again in {}", wait(*retry_after_seconds))
+        Error::TooMany { retry_after_seconds, limit } => {
+            let limit = limit.map_or_else(String::new, |limit| format!(": {limit}"));
+            format!("Too many attempts{limit}. Try again in {}", wait(*retry_after_seconds))
         }
         Error::Busy => "The service is busy. Try again in a moment".to_owned(),
         Error::Internal(_) => "Internal server error".to_owned(),
@@ -232,8 +233,8 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::SlugTaken(slug) => format!("The organization slug \"{slug}\" is already taken"),
         Conflict::EmailTaken => "An account with this email already exists".to_owned(),
         Conflict::EmailSuppressed => {
-            "Earlier emails to this address bounced or were reported as spam, so it cannot be invited. Check the \
-             address"
+            "Earlier emails to this address bounced, were reported as spam or were stopped by its owner, so it cannot be \
+             invited. Check the address"
                 .to_owned()
         }
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),

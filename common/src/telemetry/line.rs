@@ -162,7 +162,14 @@ pub const LINES: &[Line] = lines! {
         "SES rejected an email or did not respond. `about` is the id of the user, organization or invitation. Check \
          the quota, the sandbox and the identity."
     WARN "email.withheld" [user]
-        "An email about a sign-up or an account change was not sent, because its address had reached the limit."
+        "An email about a sign-up, an account change or an invitation was not sent, because its address had reached the \
+         limit. `user` is the account that it was about, or the inviter."
+    INFO "email.stopped" [about]
+        "An email of an organization was not sent, because the owner of the address stopped them. `about` is the id of the \
+         organization."
+    INFO "notifications.withheld" [tenant]
+        "A notification was not sent, because the owner of its address has not agreed to notifications, and the address \
+         had reached the limit."
     INFO "email.suppressed" [about, cause]
         "An unrequested email was not sent, because an earlier email to the address bounced (`bounce`) or was reported \
          as spam (`complaint`)."
@@ -185,8 +192,8 @@ pub const LINES: &[Line] = lines! {
         "An organization got an email about failed jobs. `failures` is the number of failures, and `workflow` is a \
          hash of the workflow's name."
     INFO "job_failures.unreported" [tenant, workflow, reason]
-        "An organization was not emailed about failed jobs. `reason` is [`disabled`, `unverified` or \
-         `deleted`](#failed-jobs)."
+        "An organization was not emailed about failed jobs. `reason` is [`disabled`, `unverified`, `suppressed`, \
+         `stopped`, `limited` or `deleted`](#failed-jobs)."
     WARN "job_failures.quota_reached" [tenant]
         "An organization got its last email about failed jobs before midnight UTC."
     ERROR "job_failures.email_failed" [tenant, workflow, error]

@@ -10,6 +10,7 @@ mod account;
 mod app;
 mod audit;
 mod elsewhere;
+mod email_preferences;
 mod frame;
 mod health;
 mod home;
@@ -34,6 +35,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         verify_email::show_old(),
         verify_email::submit("/verify-email"),
         verify_email::submit("/api/auth/verify-email"),
+        email_preferences::show(),
+        email_preferences::submit(),
         reset_password::show(),
         reset_password::submit(),
         invite::show(),

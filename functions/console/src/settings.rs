@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        consent::Consent,
         email::Email,
         organizations::{Organization, settings::SettingsChange},
         suppressions::Cause,
@@ -31,7 +32,11 @@ const HERE: &str = "/console/settings";
 
 /// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 5] = [
-    ("action", "The submitted form: `save` (the default), `rename` or `require`."),
+    (
+        "action",
+        "The submitted form: `save` (the default), `resume`, `rename` or `require`. `resume` agrees to emails to \
+                the user's own address again.",
+    ),
     ("name", "`rename`: the new name of the organization."),
     ("debugNotificationEmail", "The address that receives the emails about failing endpoints and failed jobs."),
     ("requireTwoFactor", "`require`: whether all members need a second factor: `on` or `off`."),
@@ -40,11 +45,16 @@ const FIELDS: [(&str, &str); 5] = [
 
 /// The forms' actions.
 const SAVE: &str = "save";
+const RESUME: &str = "resume";
 const RENAME: &str = "rename";
 const REQUIRE: &str = "require";
 
-const DONE: [(&str, &str); 3] =
-    [("saved", "Settings saved."), ("renamed", "Name changed."), ("required", "Two-factor setting saved.")];
+const DONE: [(&str, &str); 4] = [
+    ("saved", "Settings saved."),
+    ("resumed", "You receive emails again."),
+    ("renamed", "Name changed."),
+    ("required", "Two-factor setting saved."),
+];
 
 /// The choices for the members' second factor.
 const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for all members")];
@@ -75,6 +85,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 
 async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
+        RESUME => resume(&app, &call.caller, &call.base).await.map(|()| "resumed"),
         RENAME => rename(&app, &call.caller, &form).await.map(|()| "renamed"),
         REQUIRE => require(&app, &call.caller, &form, &call.base).await.map(|()| "required"),
         _ => save(&app, &call.caller, &form, &call.base).await.map(|()| "saved"),
@@ -86,10 +97,12 @@ async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
 }
 
 async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+    let current = app.organizations.get(&user.organization).await?.debug_notification_email;
     let change = form.read(|fields| {
         let address = fields.text("debugNotificationEmail", Email::parse);
         let disable = fields.text("jobFailureMails", is_off);
-        let (debug_notification_email, disable) = (Some(address?), Some(disable?));
+        // An address that the form only repeats is no answer to a question about consent.
+        let (debug_notification_email, disable) = (Some(address?).filter(|new| *new != current), Some(disable?));
         Ok(SettingsChange {
             debug_notification_email,
             disable_job_failure_notifications: disable,
@@ -97,6 +110,13 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         })
     })?;
     user.check_owner()?;
+    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
+}
+
+/// Agrees to emails to the user's own address again.
+async fn resume(app: &App, user: &User, base: &BaseUrl) -> Result<()> {
+    user.check_owner()?;
+    let change = SettingsChange { debug_notification_email: Some(user.email.clone()), ..Default::default() };
     app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
 }
 
@@ -126,10 +146,12 @@ fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
 
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let organization = app.organizations.get(&user.organization).await?;
-    let suppressed = app.settings.suppressed(&organization).await?;
+    let (suppressed, consent) =
+        tokio::try_join!(app.settings.suppressed(&organization), app.settings.consent(&organization))?;
     let content = html! {
-        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME, REQUIRE] } else { &[] }))
+        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RESUME, RENAME, REQUIRE] } else { &[] }))
         @if let Some(cause) = suppressed { (undelivered(&organization, cause)) }
+        @else { (unanswered(user, &organization, consent)) }
         @if user.role == Role::Owner {
             h2 { "Notifications" }
             (form(&organization, &sent))
@@ -157,6 +179,33 @@ fn undelivered(organization: &Organization, cause: Cause) -> Markup {
                 @else { "Choose another address." }
             }
         }
+    }
+}
+
+/// A note that the owner of the notification address has not agreed to emails or has stopped them, with the way back.
+fn unanswered(user: &User, organization: &Organization, consent: Consent) -> Markup {
+    let address = visible(organization.debug_notification_email.as_str());
+    match consent {
+        Consent::Agreed => html! {},
+        Consent::Unanswered => html! {
+            div .notice {
+                p {
+                    "The owner of " strong { (address) } " has not agreed to notifications yet, so they contain no details \
+                     of jobs, and only a few are sent a day. Each one has a link to agree."
+                }
+            }
+        },
+        Consent::Stopped => html! {
+            div .notice.bad {
+                p {
+                    "The owner of " strong { (address) } " stopped the emails of this organization, so no notifications are \
+                     sent. They can agree again with the link in the last email, or you can choose another address."
+                }
+                @if user.role == Role::Owner && user.email == organization.debug_notification_email {
+                    (Form { action: RESUME, button: "Receive emails again", is_secondary: true, ..Form::default() })
+                }
+            }
+        },
     }
 }
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     accounts::{
+        consent::Consent,
         mail::Mailer,
         members::Members,
         organizations::{Organization, Organizations},
     },
-    base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
     random,
@@ -18,6 +18,8 @@ use common::{
 };
 use futures::{StreamExt, stream};
 use tokio::{sync::OnceCell, time::Instant};
+
+use crate::recipients::Recipients;
 
 mod mail;
 
@@ -33,13 +35,12 @@ pub(crate) struct FailedJobs {
     pub(crate) organizations: Organizations,
     pub(crate) members: Members,
     pub(crate) mailer: Mailer,
-    /// The base URL of the pages that the emails link to.
-    pub(crate) base: BaseUrl,
+    pub(crate) recipients: Recipients,
 }
 
 /// The organization to email, or the reason why it is not emailed.
 enum Audience {
-    Told(Box<Organization>),
+    Told(Box<Organization>, Consent),
     /// Why the organization is not emailed.
     Not(&'static str),
 }
@@ -101,11 +102,10 @@ impl FailedJobs {
                 self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
             NoticeStep::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
-                Ok(Audience::Told(organization)) => self.mail(organization, workflow, failing, now).await,
-                Ok(Audience::Not(reason)) => {
-                    common::log!("job_failures.unreported", %tenant, %workflow, reason);
-                    self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
+                Ok(Audience::Told(organization, consent)) => {
+                    self.mail((organization, *consent), workflow, failing, now).await
                 }
+                Ok(Audience::Not(reason)) => self.drop(tenant, workflow, &failing, reason).await,
                 // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
                 Err(error) => {
                     not_sent(tenant, workflow, &error);
@@ -113,6 +113,18 @@ impl FailedJobs {
                 }
             },
         }
+    }
+
+    /// Drops a notice that is not sent for this reason. The organization may get more emails.
+    async fn drop(
+        &self,
+        tenant: &TenantId,
+        workflow: &WorkflowKey,
+        failing: &Failing,
+        reason: &'static str,
+    ) -> Result<bool> {
+        common::log!("job_failures.unreported", %tenant, %workflow, reason);
+        self.table.drop_notice(tenant, workflow, failing).await.map(|()| true)
     }
 
     /// Finds the recipient. The owners choose the address, which may belong to another person, so at least one owner
@@ -128,27 +140,37 @@ impl FailedJobs {
         if self.mailer.suppressed(&organization.debug_notification_email).await?.is_some() {
             return Ok(Audience::Not("suppressed"));
         }
-        Ok(Audience::Told(Box::new(organization)))
+        Ok(match self.recipients.consent(&organization).await? {
+            Consent::Stopped => Audience::Not("stopped"),
+            consent => Audience::Told(Box::new(organization), consent),
+        })
     }
 
     /// Sends an email if the day's limit allows it. Returns whether the limit allows more.
     async fn mail(
         &self,
-        organization: &Organization,
+        (organization, consent): (&Organization, Consent),
         workflow: &WorkflowKey,
         failing: Failing,
         now: Timestamp,
     ) -> Result<bool> {
         let tenant = &organization.id;
+        if !self.recipients.may_send(organization, consent, now).await? {
+            return self.drop(tenant, workflow, &failing, "limited").await;
+        }
         // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.
         let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(false) };
         let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
             return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
-        let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
+        let sent = async {
+            let addressee = self.recipients.addressee(organization, consent, now).await?;
+            let mail = mail::about(addressee, &failing, is_last.then_some(now));
+            self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await
+        };
         // Only logged, because the organization's address may be wrong, which is not a failure of the sweep.
-        if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await {
+        if let Err(error) = sent.await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
         }

@@ -12,7 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    accounts::{mail::Mailer, members::Members, organizations::Organizations},
+    accounts::{attempts::Attempts, consent::Consents, mail::Mailer, members::Members, organizations::Organizations},
     aws::clients::{Aws, CALL_TIMEOUT},
     base_url::BaseUrl,
     config::{ConfigError, Env},
@@ -33,12 +33,13 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::{job_failures::FailedJobs, notices::Notices};
+use crate::{job_failures::FailedJobs, notices::Notices, recipients::Recipients};
 
 mod index;
 mod job_failures;
 mod mail;
 mod notices;
+mod recipients;
 mod recovering;
 mod sweep;
 
@@ -76,6 +77,12 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
     let log = Log::from_env(env, &aws)?;
     let queues = Queues::from_env(env, &aws)?;
+    let recipients = Recipients {
+        attempts: Attempts::from_env(env, &aws)?,
+        consents: Consents::from_env(env, &aws)?,
+        // The template always sets this variable.
+        base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
+    };
     let notices = Notices {
         log: log.clone(),
         endpoints: Endpoints::from_env(env, &aws)?,
@@ -83,8 +90,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         quotas: JobFailures::from_env(env, &aws)?,
-        // The template always sets this variable.
-        base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
+        recipients: recipients.clone(),
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,
     };
@@ -93,7 +99,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         organizations: notices.organizations.clone(),
         members: Members::from_env(env, &aws)?,
         mailer: notices.mailer.clone(),
-        base: notices.base.clone(),
+        recipients,
     };
     let drains = Drains { endpoints: notices.endpoints.clone(), log: log.clone(), queues: queues.clone() };
     let recoveries = Recoveries { endpoints: notices.endpoints.clone(), log: log.clone(), queues: queues.clone() };

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use common::{
     accounts::mail::{Mail, Part, short},
-    base_url::BaseUrl,
-    name::Name,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, error_meaning, error_name},
@@ -13,6 +11,8 @@ use common::{
     },
 };
 use url::Url;
+
+use crate::recipients::Addressee;
 
 /// The deliveries whose latest attempt has failed since their endpoint began to fail.
 pub(crate) struct FailedDeliveries {
@@ -46,16 +46,17 @@ pub(crate) struct Held {
 }
 
 /// Builds the email about an endpoint that is failing, has been disabled, or works again. It shows only the origin and
-/// the first words of the endpoint's URL, because the rest of the path and the query may contain a credential.
+/// the first words of the endpoint's URL, because the rest of the path and the query may contain a credential. To a
+/// recipient who has not agreed, it shows only the endpoint's id.
 pub(crate) fn about(
-    base: &BaseUrl,
-    organization: &Name,
+    to: Addressee<'_>,
     notice: &Notice,
     failures: &FailedDeliveries,
     held: Option<&Held>,
     disable_after: Duration,
 ) -> Mail {
-    let (name, organization) = (name(notice), organization.as_str());
+    let name = if to.has_agreed { name(notice) } else { notice.endpoint.to_string() };
+    let (base, organization) = (to.base, to.organization.as_str());
     let (subject, news, rest) = match notice.disabled {
         _ if notice.is_recovery() => (
             format!("Endpoint {name} works again"),
@@ -82,22 +83,11 @@ pub(crate) fn about(
             )
         }
     };
-    let parts = [
-        Part::Text(news),
-        Part::Facts(facts(notice, failures)),
-        Part::Text(rest),
-        Part::Button("View endpoint", format!("{base}/console/endpoints/{}", notice.endpoint)),
-    ];
-    Mail::new(&subject, &parts, &why(base, organization))
-}
-
-/// Explains why an organization's notification address gets an email.
-pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
-    let why = format!(
-        "You received this email because an owner of {organization} chose this address for failure notifications. \
-         Owners can change the address in the settings."
-    );
-    [Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))]
+    let link = format!("{base}/console/endpoints/{}", notice.endpoint);
+    let mut parts = vec![Part::Text(news), Part::Facts(facts(notice, failures, to.has_agreed)), Part::Text(rest)];
+    parts.extend(to.links("View endpoint", link));
+    let why = to.why("Owners can change the address in the settings.");
+    Mail::unrequested(&subject, &parts, why, to.page)
 }
 
 /// Returns the name of an endpoint for an email's subject: its description, the beginning of its URL without the scheme,
@@ -203,16 +193,14 @@ fn effect(held: &Held) -> String {
 /// The status of a receiver that accepts no body of this size.
 const TOO_LARGE: u16 = 413;
 
-fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, String)> {
-    let described = notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned()));
-    let mut facts: Vec<_> = described.into_iter().collect();
-    facts.extend([
-        match notice.address.url() {
-            Some(url) => ("Address", address(url.url())),
-            None => ("Address", "none (pull endpoint)".to_owned()),
-        },
-        ("Endpoint ID", notice.endpoint.to_string()),
-    ]);
+fn facts(notice: &Notice, failures: &FailedDeliveries, has_agreed: bool) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if has_agreed {
+        facts.extend(notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned())));
+        let address = notice.address.url().map_or_else(|| "none (pull endpoint)".to_owned(), |url| address(url.url()));
+        facts.push(("Address", address));
+    }
+    facts.push(("Endpoint ID", notice.endpoint.to_string()));
     let since = notice.failing_since.or(notice.health.told_since.filter(|_| notice.is_recovery()));
     facts.extend(since.map(|since| ("First failed attempt", since.readable())));
     facts.extend(notice.health.failed_since.map(|since| ("First permanent failure", since.readable())));
@@ -233,7 +221,7 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, Str
         facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
     }
     if let Some(newest) = &failures.newest {
-        if newest.event.is_of_a_job() {
+        if has_agreed && newest.event.is_of_a_job() {
             facts.push(("Last failed job", short(&newest.job_id)));
             facts.extend(newest.workflow.as_ref().map(|workflow| ("Workflow", short(workflow))));
         }

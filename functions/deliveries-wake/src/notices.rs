@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::{mail::Mailer, organizations::Organizations},
-    base_url::BaseUrl,
+    accounts::{consent::Consent, mail::Mailer, organizations::Organizations},
     error::Result,
     id::{EndpointId, TenantId},
     random,
@@ -25,7 +24,10 @@ use common::{
 };
 use tokio::time::Instant;
 
-use crate::mail::{self, FailedDeliveries, Held};
+use crate::{
+    mail::{self, FailedDeliveries, Held},
+    recipients::Recipients,
+};
 
 /// The maximum number of notices that a sweep tries to send.
 const NOTICES: usize = 200;
@@ -42,8 +44,7 @@ pub(crate) struct Notices {
     pub(crate) mailer: Mailer,
     /// Counts the emails of each organization.
     pub(crate) quotas: JobFailures,
-    /// The base URL of the pages that the emails link to.
-    pub(crate) base: BaseUrl,
+    pub(crate) recipients: Recipients,
     /// The time after which a failing endpoint is disabled. Zero means never.
     pub(crate) disable_after: Duration,
     /// The time that events for an inactive endpoint are held.
@@ -118,13 +119,22 @@ impl Notices {
     ) -> Result<()> {
         // A deleted organization gets no email, because its endpoints are about to be deleted.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
+        let consent = self.recipients.consent(&organization).await?;
+        if consent == Consent::Stopped {
+            common::log!("email.stopped", about = %tenant);
+            return Ok(());
+        }
+        if !self.recipients.may_send(&organization, consent, now).await? {
+            common::log!("notifications.withheld", %tenant);
+            return Ok(());
+        }
         let earliest = notice.since(now).before(MAX_AGE);
         let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
             Some(until) => Some(self.held(tenant, notice, earliest, until, now).await?),
             None => None,
         };
-        let (name, held) = (&organization.name, held.as_ref());
-        let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
+        let to = self.recipients.addressee(&organization, consent, now).await?;
+        let mail = mail::about(to, notice, failures, held.as_ref(), self.disable_after);
         // If counting fails, the email is sent anyway, because the limit only protects mailboxes from abuse.
         let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
         if let Ok(None) = counted {

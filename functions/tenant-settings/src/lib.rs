@@ -7,7 +7,9 @@ use api::{
     team::{ChangeSettings, NotificationEmailStatus, Settings as Output},
 };
 use common::{
-    accounts::{email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings},
+    accounts::{
+        consent::Consent, email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings,
+    },
     audit::Action,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -44,7 +46,9 @@ impl Input {
         let address = fields
             .about(
                 "The new address for emails about failing endpoints and failed jobs. Both the old and the new address \
-                 are notified of the change by email.",
+                 are notified of the change by email. Unless the address is that of a verified member, its owner has to \
+                 agree before emails contain details of jobs. Your own address agrees with this call, also after you \
+                 have stopped the emails.",
             )
             .optional_text(ChangeSettings::NAMES.debug_notification_email, Email::parse);
         let disable = fields
@@ -77,7 +81,12 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
         check_protected(caller)?;
     }
     let organization = settings.change((&caller.organization, caller.any_user()), change, &call.base).await?;
-    let status = settings.suppressed(&organization).await?.map_or(NotificationEmailStatus::Ok, Into::into);
+    let status = match (settings.suppressed(&organization).await?, settings.consent(&organization).await?) {
+        (Some(cause), _) => cause.into(),
+        (None, Consent::Stopped) => NotificationEmailStatus::Stopped,
+        (None, Consent::Unanswered) => NotificationEmailStatus::Unconfirmed,
+        (None, Consent::Agreed) => NotificationEmailStatus::Ok,
+    };
     Ok(Output {
         code_sharing_enabled: false,
         disable_job_failure_notifications: organization.disable_job_failure_notifications,

@@ -1,6 +1,8 @@
 //! Accounts, sessions, keys and emails.
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{Answer, Tenant, World, cookie, link, tables::item};
 
@@ -22,15 +24,25 @@ impl World {
         self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
     }
 
-    /// Signs up, verifies the email, and issues a key.
+    /// Signs up, verifies the email, and issues a key. The owner of the address for notifications has agreed to them.
     pub async fn tenant(&self, slug: &str) -> Tenant {
         let account = self.sign_up(slug).await;
         let text = |name: &str| account[name].as_str().expect("a string").to_owned();
         let (email, cookie) = (text("email"), cookie(&account));
         assert_eq!(self.confirm(&link(&self.mail_to(&email).await)).await.status, 200);
+        self.agree(&text("organizationId"), "ops@example.com").await;
         let issued = self.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
         let key = issued.body["key"].as_str().expect("a key").to_owned();
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
+    }
+
+    /// Stores that the owner of `address` agreed to the emails of an organization.
+    pub async fn agree(&self, organization: &str, address: &str) {
+        let subject = URL_SAFE_NO_PAD.encode(Sha256::digest(format!("{organization} {address}")));
+        let answer = json!({
+            "token_hash": format!("consent#{subject}"), "kind": "consent", "agrees": true, "expires_at": 4_000_000_000_u32,
+        });
+        self.put("tokens", item(&answer)).await;
     }
 
     /// Adds a verified user to the organization of `owner`, and issues a key for them.

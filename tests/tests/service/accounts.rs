@@ -3,6 +3,7 @@
 mod addresses_and_names;
 mod alerts;
 mod bounces;
+mod consent;
 mod deletion;
 mod email_change;
 mod mails;

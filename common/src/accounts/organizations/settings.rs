@@ -1,11 +1,12 @@
 //! An organization's settings, which its owners change.
 
 use super::{
-    DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, JOINED, Organization, Organizations,
+    ASKS_RECIPIENT, DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, JOINED, Organization, Organizations,
     REQUIRE_TWO_FACTOR, existing, exists, is_required, organization_key,
 };
 use crate::{
     accounts::{
+        consent::Consent,
         email::Email,
         mail::{Mail, Part},
         users::{NAME, Role, User, Users, pk},
@@ -60,6 +61,7 @@ impl Organization {
     /// Applies `change` to the organization.
     pub fn changed(mut self, change: SettingsChange) -> Self {
         let SettingsChange { debug_notification_email, disable_job_failure_notifications, require_two_factor } = change;
+        self.asks_recipient |= debug_notification_email.is_some();
         self.debug_notification_email = debug_notification_email.unwrap_or(self.debug_notification_email);
         self.disable_job_failure_notifications =
             disable_job_failure_notifications.unwrap_or(self.disable_job_failure_notifications);
@@ -83,8 +85,10 @@ impl Organizations {
         let (mut update, mut changes) = (self.change(organization), Vec::new());
         if let Some(new) = &settings.debug_notification_email {
             let old = &organization.debug_notification_email;
-            update =
-                update.set(DEBUG_NOTIFICATION_EMAIL, text(new)).only_if(DEBUG_NOTIFICATION_EMAIL.equals(text(old)));
+            update = update
+                .set(DEBUG_NOTIFICATION_EMAIL, text(new))
+                .set(ASKS_RECIPIENT, boolean(true))
+                .only_if(DEBUG_NOTIFICATION_EMAIL.equals(text(old)));
             changes.push(change("debug_notification_email", Some(old.to_string()), Some(new.to_string())));
         }
         if let Some(new) = settings.disable_job_failure_notifications {
@@ -176,6 +180,28 @@ impl Organizations {
         let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
         writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
     }
+
+    /// Adds the write that sends notifications to `user`, who founded the organization with an address that was not
+    /// verified: a stranger may have signed up with it, and chosen another address for notifications. A founder without a
+    /// verified address is the only member.
+    pub(in crate::accounts) async fn with_notifications_claimed(
+        &self,
+        writes: Transaction,
+        user: &User,
+    ) -> Result<Transaction> {
+        let organization = self.get(&user.organization).await?;
+        let old = &organization.debug_notification_email;
+        if !user.chose_email || user.role != Role::Owner || *old == user.email {
+            return Ok(writes);
+        }
+        let update = Update::of(&self.table, pk(organization_key(&organization.id)))
+            .set(DEBUG_NOTIFICATION_EMAIL, text(&user.email))
+            .set(ASKS_RECIPIENT, boolean(true))
+            .only_if(exists().and(DEBUG_NOTIFICATION_EMAIL.equals(text(old))));
+        let (old, new) = (old.to_string(), user.email.to_string());
+        let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
+        writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
+    }
 }
 
 /// Returns whether a change was made, given the index of the first write whose condition failed, if any. The first
@@ -191,32 +217,43 @@ fn is_made(refused: Option<usize>) -> Result<bool> {
     }
 }
 
-/// Builds the emails to an organization's old and new notification addresses. The new address may be a stranger's: the
-/// email explains why they get notifications, but does not reveal the old address. The subject omits the name of the
-/// organization, which its founder chose.
-pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
+const MOVED: &str = "The email address for notifications has changed";
+
+/// The email to an organization's previous notification address. The subject omits the name of the organization, which
+/// its founder chose. `stop` is the page that stops the emails.
+pub fn moved_mail(base: &BaseUrl, organization: &Organization, stop: String) -> Mail {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
-    let mail = |news: String, why: String| {
-        Mail::new(
-            "The email address for notifications has changed",
-            &[Part::Text(news), Part::Button("View settings", format!("{base}/console/settings"))],
-            &[Part::Text(why)],
-        )
+    let news =
+        format!("Notifications about failures in the organization {name} now go to {new} instead of this address.");
+    let why = format!(
+        "You received this email because this was the address for notifications. An owner of {name} changed it, and can \
+         change it back."
+    );
+    let parts = [Part::Text(news), Part::Button("View settings", format!("{base}/console/settings"))];
+    Mail::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
+}
+
+/// The email to an organization's new notification address. The address may be a stranger's: the email explains why they
+/// get notifications, but does not reveal the old address.
+pub fn chosen_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> Mail {
+    let name = organization.name.as_str();
+    let news = Part::Text(format!("Notifications about failures in the organization {name} now go to this address."));
+    let why = format!(
+        "You received this email because an owner of {name} chose this address, and can choose another one. If you do \
+         not know {name}, ignore this email."
+    );
+    let parts = match consent {
+        Consent::Unanswered => vec![
+            news,
+            Part::text(
+                "Until you agree, notifications contain no details, and you get only a few a day. You can also stop all \
+                 emails of this organization.",
+            ),
+            Part::Button("Choose emails", stop.clone()),
+        ],
+        Consent::Agreed | Consent::Stopped => {
+            vec![news, Part::Button("View settings", format!("{base}/console/settings"))]
+        }
     };
-    [
-        mail(
-            format!("Notifications about failures in the organization {name} now go to {new} instead of this address."),
-            format!(
-                "You received this email because this was the address for notifications. An owner of {name} changed \
-                 it, and can change it back."
-            ),
-        ),
-        mail(
-            format!("Notifications about failures in the organization {name} now go to this address."),
-            format!(
-                "You received this email because an owner of {name} chose this address, and can choose another one. If \
-                 you do not know {name}, ignore this email."
-            ),
-        ),
-    ]
+    Mail::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
 }

@@ -151,8 +151,9 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
         Reason::EmailSuppressed => {
-            "Earlier emails to the address bounced or were reported as spam, so it cannot be invited. Check the \
-             address, or ask its owner to request a password reset, which ends the suppression."
+            "Earlier emails to the address bounced or were reported as spam, or its owner stopped the organization's \
+             emails, so it cannot be invited. Check the address. Its owner can end a suppression by requesting a \
+             password reset, and agree to emails again on the page to which the last one links."
         }
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",
         Reason::InvitationUsed => {

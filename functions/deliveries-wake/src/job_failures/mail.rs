@@ -5,7 +5,6 @@ use std::time::Duration;
 use common::{
     accounts::mail::{Mail, Part, short},
     base_url::BaseUrl,
-    name::Name,
     timestamp::Timestamp,
     webhooks::{
         event::EventName,
@@ -14,17 +13,20 @@ use common::{
 };
 use url::form_urlencoded;
 
+use crate::recipients::Addressee;
+
 /// Workflow names are truncated to this many characters.
 const WORKFLOW: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Builds the email about a workflow's failed jobs. It quotes untrusted text. `last_of` is set for the last email of a
-/// day.
-pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
+/// Builds the email about a workflow's failed jobs. For a recipient who agreed, it quotes untrusted text. `last_of` is set
+/// for the last email of a day.
+pub(crate) fn about(to: Addressee<'_>, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
+    let (base, organization) = (to.base, to.organization);
     let (count, newest) = (failing.count(), failing.newest());
     let about = if count.is_exact { "" } else { "about " };
     let jobs = if count.number == 1 { "1 job".to_owned() } else { format!("{about}{} jobs", count.number) };
-    let subject = match failing.workflow.as_deref() {
+    let subject = match failing.workflow.as_deref().filter(|_| to.has_agreed) {
         Some(workflow) => format!("Workflow {}: {jobs} failed", short(workflow)),
         None => format!("{jobs} failed"),
     };
@@ -32,20 +34,28 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         1 => format!("A job of {} has failed.", organization.as_str()),
         _ => format!("Jobs of {} have failed.", organization.as_str()),
     };
-    let workflow = failing.workflow.clone().unwrap_or_else(|| "none".to_owned());
+    let workflow = failing
+        .workflow
+        .as_ref()
+        .map_or_else(|| "none".to_owned(), |name| if to.has_agreed { name.clone() } else { short(name) });
     let mut facts = vec![("Workflow", workflow), ("New failures", format!("{about}{}", count.number))];
-    if newest.len() > 1 {
+    if newest.len() > 1 && to.has_agreed {
         facts.push(("Listed below", format!("the {} newest", newest.len())));
     }
     let mut parts = vec![Part::Text(news), Part::Facts(facts)];
     let is_single = count.number == 1;
-    parts.extend(newest.iter().flat_map(|failure| shown(base, failure, is_single)));
-    if !is_single && let Some(oldest) = newest.last() {
+    if to.has_agreed {
+        parts.extend(newest.iter().flat_map(|failure| shown(base, failure, is_single)));
+    }
+    if !(is_single && to.has_agreed)
+        && let Some(oldest) = newest.last()
+    {
         let (event, since) = (EventName::Failed.as_str(), oldest.id.at().to_string());
-        let workflow = failing.workflow.as_deref().filter(|name| is_whole(name)).map(|name| ("workflow", name));
+        let workflow =
+            failing.workflow.as_deref().filter(|name| is_whole(name) && to.has_agreed).map(|name| ("workflow", name));
         let filters: Vec<_> = [("event", event), ("since", &since)].into_iter().chain(workflow).collect();
         let url = deliveries(base, &filters);
-        parts.push(Part::Button("View these and newer failures", url));
+        parts.extend(to.links("View these and newer failures", url));
     }
     parts.push(Part::text("While jobs of this workflow keep failing, we send an email at most once an hour."));
     if let Some(now) = last_of {
@@ -55,16 +65,8 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
             now.day().after(DAY).readable()
         )));
     }
-    let why = format!(
-        "You received this email because an owner of {} chose this address for failure notifications. Owners can change \
-         the address or turn off emails about failed jobs in the settings.",
-        organization.as_str()
-    );
-    Mail::new(
-        &subject,
-        &parts,
-        &[Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))],
-    )
+    let why = to.why("Owners can change the address or turn off emails about failed jobs in the settings.");
+    Mail::unrequested(&subject, &parts, why, to.page)
 }
 
 /// Whether deliveries can be found in the log by this workflow name: it must be complete and a string. (Producers may

@@ -33,8 +33,8 @@ fn targets(html: &str) -> Vec<&str> {
 /// Fails the test if an email has a link to another site, or a long line.
 fn check(world: &World, mail: &Value) {
     let (subject, plain, html) = (text(&mail["subject"]), text(&mail["text"]), text(&mail["html"]));
-    assert_eq!(links(&subject), [""; 0], "{subject}");
-    for link in links(&plain).iter().chain(&links(&words(&html))).map(String::as_str).chain(targets(&html)) {
+    assert_eq!(links(subject), [""; 0], "{subject}");
+    for link in links(plain).iter().chain(&links(&words(html))).map(String::as_str).chain(targets(html)) {
         assert!(link.starts_with(&format!("{}/", world.stack.api())), "{link} is a link in {mail:#}");
     }
     let raw = text(&mail["raw"]);
@@ -47,7 +47,6 @@ fn check(world: &World, mail: &Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn names_and_text_of_jobs_never_become_links() {
     let world = World::start().await;
-    let receiver = Receiver::scripted(&[(410, &[])]).await;
     for (number, name) in [
         "Claim $500 at https://evil.example/claim?a=b",
         "EVIL.example",
@@ -59,12 +58,13 @@ async fn names_and_text_of_jobs_never_become_links() {
     .into_iter()
     .enumerate()
     {
+        let receiver = Receiver::scripted(&[(410, &[])]).await;
         let mut fields = World::sign_up_fields(&format!("tenant-{number}"));
         (fields["name"], fields["organizationName"]) = (json!(name), json!(name));
         let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
         let (id, cookie) = (text(&account["organizationId"]), tests::world::cookie(&account));
         let own = text(&account["email"]);
-        assert_eq!(world.confirm(&tests::world::link(&world.mail_to(&own).await)).await.status, 200);
+        assert_eq!(world.confirm(&tests::world::link(&world.mail_to(own).await)).await.status, 200);
         let key = world.key(&cookie, json!({})).await;
         let invited = format!("guest-{number}@example.net");
         let fields = json!({"email": invited, "role": "member"});
@@ -76,17 +76,22 @@ async fn names_and_text_of_jobs_never_become_links() {
         assert_eq!(links(&words(page.page()).replace(&invited, "")), [""; 0]);
         let moved = format!("ops-{number}@example.net");
         world.rpc(&key, "tenant/settings", json!({"debug_notification_email": moved})).await.ok();
+        let chosen = tests::world::link(&world.mail_to(&moved).await);
+        let path = chosen.trim_start_matches(world.stack.api());
+        let page = Browser::new(&world, "").open(path).await;
+        assert_eq!(links(&words(page.page()).replace(&moved, "")), [""; 0]);
+        Browser::new(&world, "").press(path, &page, "Receive emails with details", &[]).await;
         let fields = json!({"url": receiver.url("/evil.example"), "description": name, "signing_secret": "hidden-horse-battery"});
         world.rpc(&key, "webhooks/create", fields).await.ok();
-        let mut job = failed(&id, name, name);
+        let mut job = failed(id, name, name);
         (job["error"], job["mapped_stack"]) =
             (json!({"message": name}), json!(format!("{name}\n{}", "x".repeat(3000))));
         job["deployment_id"] = json!(name);
         world.deliver(job).await;
-        world.deliver(event(&id, name)).await;
+        world.deliver(event(id, name)).await;
         sweep(&world, later(0)).await;
         let to = |mail: &&Value| mail["to"] == json!([moved]);
-        assert!(world.mails().await.iter().filter(to).count() >= 2, "{name}");
+        assert_eq!(world.mails().await.iter().filter(to).count(), 3, "{name}");
     }
     for mail in world.mails().await {
         check(&world, &mail);

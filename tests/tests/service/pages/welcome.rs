@@ -177,7 +177,8 @@ async fn replacements_are_limited_for_a_user_and_for_an_address() {
     for number in 0..7 {
         cookies.push(cookie(&world.sign_up(&format!("org-{number}")).await));
         let last = replace_by_form(&world, &cookies[number], "victim@example.com").await;
-        assert_eq!(last.status, if number < 5 { 303 } else { 429 });
+        // Others may have used up the limit, so only the email is withheld.
+        assert_eq!(last.status, 303);
     }
     assert_eq!(to_victim().await, 5);
     for cookie in &cookies[..5] {
