@@ -71,6 +71,8 @@ names! {
         TwoFactorDisabled = "two_factor.disabled",
         /// A user replaced their backup codes.
         TwoFactorCodesGenerated = "two_factor.codes_generated",
+        /// A signed-in user used up a backup code. A sign-in with one is a `session.created`.
+        TwoFactorCodeUsed = "two_factor.code_used",
         /// A user signed in.
         SessionCreated = "session.created",
         /// A session ended because its user signed out or ended it in the session list.

@@ -6,7 +6,7 @@
 use crate::{
     accounts::{
         agent,
-        api_keys::IssuedKey,
+        api_keys::{IssuedKey, KeyRecord},
         attempts::{ALERT, Attempts},
         cli_logins::CliLogin,
         mail::{Mail, Mailer, Part},
@@ -37,9 +37,10 @@ pub(crate) enum FactorChange {
     BackupCodesReplaced,
     /// The secret of the authenticator app was shown again.
     SecretShown,
-    /// A backup code was used to sign in, with the number of unused codes.
+    /// A backup code was used, to sign in or in a session, with the number of unused codes.
     BackupCodeUsed {
         left: usize,
+        is_sign_in: bool,
     },
 }
 
@@ -67,24 +68,40 @@ impl Alerts {
     }
 
     /// Notifies `user` that a link from an email was used to choose a new password. The link proves that the address is
-    /// theirs.
-    pub(crate) async fn password_reset(&self, user: &User, base: &BaseUrl, now: Timestamp) {
-        let mail = Mail::new(
-            "Your password was changed",
-            &[
-                Part::text(
-                    "A link from an email was used to choose a new password for your account. All sessions have ended, and \
-                     your API keys no longer work.",
-                ),
-                Part::Facts(vec![("Time", now.readable())]),
-                Part::text(
-                    "If you did not do this, someone else can read your email. Secure your mailbox, then choose a new \
-                     password.",
-                ),
-                Part::Button("Reset password", format!("{base}/reset-password")),
-            ],
-            &[Part::text(WHY)],
-        );
+    /// theirs. The email names the organization's keys that the user created: they keep working, and an intruder may
+    /// have created them. If the address was not verified before, it lists what a stranger may have chosen.
+    pub(crate) async fn password_reset(&self, user: &User, kept: &[KeyRecord], base: &BaseUrl, now: Timestamp) {
+        let mut parts = vec![
+            Part::text(
+                "A link from an email was used to choose a new password for your account. All sessions have ended, and \
+                 your personal API keys no longer work.",
+            ),
+            Part::Facts(vec![("Time", now.readable())]),
+        ];
+        if !user.email_verified {
+            parts.push(Part::text(
+                "Your address was not confirmed before. If someone else signed up with it, they chose the names of the \
+                 account and of its organization, and the organization's slug: check them. Notifications now go to this \
+                 address.",
+            ));
+        }
+        if !kept.is_empty() {
+            parts.push(Part::text(
+                "These API keys belong to your organization, were created with your account and still work. Delete those \
+                 that you do not recognize.",
+            ));
+            let key = |key: &KeyRecord| ("API key", format!("{} ({}…)", key.name.as_str(), key.start));
+            parts.push(Part::Facts(kept.iter().map(key).collect()));
+            parts.push(Part::Link("View API keys".to_owned(), format!("{base}/console/keys")));
+        }
+        parts.extend([
+            Part::text(
+                "If you did not do this, someone else can read your email. Secure your mailbox, then choose a new \
+                 password.",
+            ),
+            Part::Button("Reset password", format!("{base}/reset-password")),
+        ]);
+        let mail = Mail::new("Your password was changed", &parts, &[Part::text(WHY)]);
         let verified = User { email_verified: true, ..user.clone() };
         self.tell(&verified, mail, now).await;
     }
@@ -171,11 +188,11 @@ impl Alerts {
                  another authenticator app."
                     .to_owned(),
             ),
-            FactorChange::BackupCodeUsed { left } => (
-                "A backup code was used to sign in",
+            FactorChange::BackupCodeUsed { left, is_sign_in } => (
+                if is_sign_in { "A backup code was used to sign in" } else { "A backup code was used" },
                 format!(
-                    "A sign-in to your account used a backup code instead of your authenticator app. {left} of your backup \
-                     codes {} left.",
+                    "{} used a backup code instead of your authenticator app. {left} of your backup codes {} left.",
+                    if is_sign_in { "A sign-in to your account" } else { "A signed-in session" },
                     if left == 1 { "is" } else { "are" }
                 ),
             ),

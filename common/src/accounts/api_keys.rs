@@ -345,6 +345,15 @@ impl ApiKeys {
         Ok(keys.into_iter().map(|key| audit::change("api_key", Some(name(key)), None)).collect())
     }
 
+    /// The organization's keys that `user` created and that work at `now`. They outlast their creator's sessions and
+    /// personal keys. A key that was created a moment ago may be missing, because the index lags.
+    pub(super) async fn of_organization_by(&self, user: &User, now: Timestamp) -> Result<Vec<KeyRecord>> {
+        let mut keys = self.list(&user.organization).await?;
+        keys.retain(|key| key.user == user.id && key.permissions.kind() == KeyKind::Organization);
+        keys.retain(|key| key.expires_at.is_none_or(|expires_at| expires_at > now));
+        Ok(keys)
+    }
+
     /// Deletes a key and records `entry`. The key stops working at once in every function.
     ///
     /// # Errors

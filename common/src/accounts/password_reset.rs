@@ -5,10 +5,11 @@ use aws_sdk_dynamodb::Client;
 use crate::{
     accounts::{
         alerts::Alerts,
-        api_keys::ApiKeys,
+        api_keys::{ApiKeys, KeyRecord},
         attempts::{Attempts, ClientAddress},
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
+        organizations::Organizations,
         password::{Hasher, Password},
         suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
@@ -95,8 +96,10 @@ impl PasswordResets {
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
     /// suppressed, because the token proves access to the mailbox. If the email was not verified before, a stranger may
-    /// have signed up with it, so the account's second factor is removed. Only one of several concurrent resets
-    /// succeeds. The user is notified by email.
+    /// have signed up with it, so the account's second factor is removed, and notifications of the organization that it
+    /// founded go to the user. Only one of several concurrent resets succeeds. The user is notified by email.
+    ///
+    /// Returns the organization's keys that the user created, which still work.
     ///
     /// A concurrent change to the user's sessions does not stop a reset, and a reset that conflicts with a move or a
     /// verification is tried again. Otherwise, a signed-in intruder could block resets by repeating such changes.
@@ -108,9 +111,9 @@ impl PasswordResets {
         user: &User,
         token: &Token,
         new: Password,
-        (hasher, keys): (&Hasher, &ApiKeys),
+        (hasher, keys, organizations): (&Hasher, &ApiKeys, &Organizations),
         base: &BaseUrl,
-    ) -> Result<()> {
+    ) -> Result<Vec<KeyRecord>> {
         let password = hasher.hash(new).await?;
         let mut user = user.clone();
         for _ in 0..ATTEMPTS {
@@ -137,10 +140,25 @@ impl PasswordResets {
             if user.has_two_factor && !user.email_verified {
                 writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, &user))?;
             }
+            if !user.email_verified {
+                writes = match organizations.with_notifications_claimed(writes, &user).await {
+                    // The user has moved to another organization, and the previous one was deleted.
+                    Err(Error::Busy) => {
+                        user = self.user(token, Timestamp::now()).await?;
+                        continue;
+                    }
+                    claimed => claimed?,
+                };
+            }
             if writes.try_commit(&self.dynamodb).await? {
                 metrics::upkeep("resetting a password", keys.delete_ended(&user).await);
-                self.alerts.password_reset(&user, base, now).await;
-                return Ok(());
+                // The password is changed even if the list cannot be read.
+                let kept = keys.of_organization_by(&user, now).await.unwrap_or_else(|error| {
+                    metrics::upkeep("listing the keys after a reset", Err(error));
+                    Vec::new()
+                });
+                self.alerts.password_reset(&user, &kept, base, now).await;
+                return Ok(kept);
             }
             user = self.user(token, Timestamp::now()).await?;
         }

@@ -75,6 +75,11 @@ struct Factor {
 }
 
 impl Factor {
+    /// The number of backup codes that are left after one was used.
+    fn codes_after_use(&self) -> usize {
+        self.backup_codes.len().saturating_sub(1)
+    }
+
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("user", item);
         Ok(Self {
@@ -179,12 +184,19 @@ impl TwoFactor {
         let wrong = wrong(entered);
         if factor.user.has_two_factor {
             let update = self.use_up(&factor, entered, now)?;
-            let is_used = update.send(&self.dynamodb, "using a code").await?;
-            return if is_used { Ok(None) } else { Err(wrong) };
+            let mut writes = Transaction::new("using a code").update(update).or(wrong);
+            if let Entered::BackupCode(_) = entered {
+                writes = writes.record(self::entry(Action::TwoFactorCodeUsed, user))?;
+            }
+            writes.commit(&self.dynamodb).await?;
+            if let Entered::BackupCode(_) = entered {
+                let used = FactorChange::BackupCodeUsed { left: factor.codes_after_use(), is_sign_in: false };
+                self.alerts.two_factor_changed(user, used, device, base, now).await;
+            }
+            return Ok(None);
         }
-        let (secret, Entered::Code(code)) = (factor.secret()?, entered) else {
-            return Err(Error::TwoFactor(FactorProblem::NotEnabled));
-        };
+        let Entered::Code(code) = entered else { return Err(Error::TwoFactor(FactorProblem::NotEnabled)) };
+        let secret = factor.secret()?;
         factor.user.check_verified()?;
         let step = secret.step(code, now)?.ok_or(Error::TwoFactor(FactorProblem::WrongCode))?;
         let enable = self
@@ -312,8 +324,8 @@ impl TwoFactor {
         );
         [forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
         if let Entered::BackupCode(_) = entered {
-            let left = factor.backup_codes.len().saturating_sub(1);
-            self.alerts.two_factor_changed(user, FactorChange::BackupCodeUsed { left }, device, base, now).await;
+            let used = FactorChange::BackupCodeUsed { left: factor.codes_after_use(), is_sign_in: true };
+            self.alerts.two_factor_changed(user, used, device, base, now).await;
         }
         Ok((factor.user, session_token))
     }

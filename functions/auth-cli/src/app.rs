@@ -1,8 +1,8 @@
 //! The dependencies of the handlers.
 
 use common::accounts::{
-    api_keys::ApiKeys, attempts::Attempts, mail::Mailer, password_reset::PasswordResets, sessions::Sessions,
-    sign_in::SignIns, users::Users, verification::Verifications,
+    api_keys::ApiKeys, attempts::Attempts, mail::Mailer, organizations::Organizations, password_reset::PasswordResets,
+    sessions::Sessions, sign_in::SignIns, users::Users, verification::Verifications,
 };
 
 common::from_env! {
@@ -11,6 +11,7 @@ common::from_env! {
         pub(crate) attempts: Attempts,
         pub(crate) keys: ApiKeys,
         pub(crate) mailer: Mailer,
+        pub(crate) organizations: Organizations,
         pub(crate) resets: PasswordResets,
         pub(crate) sessions: Sessions,
         pub(crate) sign_ins: SignIns,

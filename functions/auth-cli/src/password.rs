@@ -30,7 +30,7 @@ pub(crate) fn request_reset() -> Route<App> {
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
-        .records(&[Action::PasswordReset, Action::TwoFactorDisabled])
+        .records(&[Action::PasswordReset, Action::SettingsChanged, Action::TwoFactorDisabled])
         .summary(
             "Sets a new password with the token from a reset email. The token works once. All the user's sessions end, \
              and their personal keys stop working.",
@@ -94,6 +94,8 @@ async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Reques
 async fn choose(app: Arc<App>, call: Call<()>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
-    app.resets.reset(&user, &token, input.new, (app.sign_ins.hasher(), &app.keys), &call.base).await?;
+    app.resets
+        .reset(&user, &token, input.new, (app.sign_ins.hasher(), &app.keys, &app.organizations), &call.base)
+        .await?;
     Ok(Status::DONE)
 }

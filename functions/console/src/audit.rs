@@ -196,8 +196,9 @@ fn field(change: &Change, entry: &api::audit::Entry) -> Markup {
 }
 
 /// The names of fields on pages. Fields that are added later keep the API's names.
-const LABELS: [(&str, &str); 32] = [
+const LABELS: [(&str, &str); 34] = [
     ("backup_codes", "Backup codes"),
+    ("consent", "Emails of the organization"),
     ("debug_notification_email", "Email for notifications"),
     ("description", "Description"),
     ("disable_job_failure_notifications", "Emails about failed jobs"),
@@ -213,6 +214,7 @@ const LABELS: [(&str, &str); 32] = [
     ("name", "Name"),
     ("password", "Password"),
     ("payload", "Payload"),
+    ("recipient", "Recipient"),
     ("pending_email", "New email"),
     ("previous_secret", "Previous secret"),
     ("reason", "Reason"),
@@ -329,6 +331,7 @@ fn words(action: Action) -> &'static str {
         Action::TwoFactorEnabled => "Two-factor authentication enabled",
         Action::TwoFactorDisabled => "Two-factor authentication disabled",
         Action::TwoFactorCodesGenerated => "Backup codes replaced",
+        Action::TwoFactorCodeUsed => "Backup code used",
         Action::SessionCreated => "Signed in",
         Action::SessionEnded => "Session ended",
         Action::SessionsEnded => "Sessions ended",

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{email::Email, password::Password, token::Token, users::User},
+    accounts::{api_keys::KeyRecord, email::Email, password::Password, token::Token, users::User},
     audit::Action,
     error::{Error, Result},
     http::{
         Call, Fault, Public, Route, Typed,
-        page::{Field, Form, Page, visible},
+        page::{Field, Form, Page, visible, warning},
     },
     timestamp::Timestamp,
 };
@@ -35,7 +35,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
-        .records(&[Action::PasswordReset, Action::TwoFactorDisabled])
+        .records(&[Action::PasswordReset, Action::SettingsChanged, Action::TwoFactorDisabled])
         .summary(
             "Handles the forms on the password reset page, with the same effect as the API calls: sending the email, \
              and setting a new password.",
@@ -65,8 +65,9 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
         Ok(new) => new,
         Err(error) => return Ok(choose(&token, Some(error))),
     };
-    match app.resets.reset(&user, &token, new, (app.sign_ins.hasher(), &app.keys), &call.base).await {
-        Ok(()) => Ok(changed()),
+    let stores = (app.sign_ins.hasher(), &app.keys, &app.organizations);
+    match app.resets.reset(&user, &token, new, stores, &call.base).await {
+        Ok(kept) => Ok(changed(&kept)),
         Err(error) => bad_link(error),
     }
 }
@@ -130,9 +131,19 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
     Page::new("Choose a new password", content).refused(error)
 }
 
-fn changed() -> Page {
+/// The page after a reset, with the organization's keys that the user created, which still work.
+fn changed(kept: &[KeyRecord]) -> Page {
     let content = html! {
-        p { "All sessions of your account have ended, and your API keys no longer work." }
+        p { "All sessions of your account have ended, and your personal API keys no longer work." }
+        @if !kept.is_empty() {
+            (warning(html! {
+                p {
+                    "These API keys belong to your organization, were created with your account and still work. Sign in "
+                    "and delete those that you do not recognize:"
+                }
+                ul { @for key in kept { li { (visible(key.name.as_str())) " (" (key.start) "…)" } } }
+            }))
+        }
         p { a href="/signin" { "Sign in with the new password" } }
     };
     Page::new("Password changed", content).done()

@@ -55,6 +55,7 @@ pub(crate) fn submit() -> Route<App> {
             Action::TwoFactorEnabled,
             Action::TwoFactorDisabled,
             Action::TwoFactorCodesGenerated,
+            Action::TwoFactorCodeUsed,
             Action::SessionCreated,
         ])
         .summary(

@@ -44,7 +44,7 @@ pub(crate) fn verify() -> Route<App> {
 pub(crate) fn verify_backup() -> Route<App> {
     Route::post("/api/auth/two-factor/verify-backup-code", Visitor, Code::read, enter_backup_code)
         .before_two_factor()
-        .records(&[Action::SessionCreated])
+        .records(&[Action::TwoFactorCodeUsed, Action::SessionCreated])
         .summary(
             "Finishes a sign-in with a backup code, which works once. If the caller is already signed in, checks \
                   a code instead and uses it up.",

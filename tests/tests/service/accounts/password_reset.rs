@@ -1,5 +1,7 @@
 //! Resetting a forgotten password, through the API and through the page that the link in the email opens.
 
+use std::collections::BTreeSet;
+
 use futures::future::join_all;
 use serde_json::json;
 use tests::{
@@ -481,4 +483,117 @@ async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
     assert_eq!(left.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli(&cookie, "api-key/delete", json!({"keyId": left[0]["id"]})).await.status, 200);
     assert!(!world.key_works(&tenant.key).await);
+}
+
+/// The routes with which a session without a verified address can change something, by the description of the API.
+async fn open_to_unverified_sessions(world: &World) -> BTreeSet<String> {
+    let id = uuid::Uuid::now_v7().to_string();
+    // Each route ignores the fields of the others. The password and the code are wrong, so nothing ends.
+    let fields = json!({
+        "email": "al@example.com", "newEmail": "al@example.com", "role": "member", "name": "Al", "data": {"name": "Al"},
+        "keyId": id, "invitationId": id, "memberId": id, "memberIdOrEmail": id, "password": "wrong", "code": "000000",
+        "currentPassword": "wrong", "newPassword": NEW, "token": "x", "requestId": id, "secret": "x",
+    });
+    let (mut open, mut number) = (BTreeSet::new(), 0);
+    for (name, route) in tests::description::routes() {
+        let by_session =
+            route["security"].as_array().is_some_and(|all| all.iter().any(|one| !one["session"].is_null()));
+        let path = name.strip_prefix("POST ").filter(|path| by_session && !path.starts_with("/console"));
+        let Some(path) = path.filter(|path| path.starts_with("/api/auth/") || path.starts_with("/v1/auth/")) else {
+            continue;
+        };
+        number += 1;
+        let session = cookie(&world.sign_up(&format!("founder-{number}")).await);
+        let fields = if path.starts_with("/v1/") { json!({ "json": fields }) } else { fields.clone() };
+        let request = world.http.post(world.url(path)).header("origin", world.stack.api()).header("cookie", session);
+        let answer = world.send(request.json(&fields)).await;
+        if !answer.body.to_string().contains("Verify your email") {
+            open.insert(path.trim_start_matches("/api/auth/").trim_start_matches("/v1/").to_owned());
+        }
+    }
+    open
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_an_unverified_session_can_change_is_documented() {
+    let world = World::start().await;
+    let page = crate::docs::page("docs/operating.md");
+    let (_, table) = page.split_once("<!-- unverified -->").expect("a table");
+    let (table, _) = table.split_once("<!-- end -->").expect("an end");
+    let documented = table.split('`').skip(1).step_by(2).map(str::to_owned);
+    // This route only reads.
+    let documented: BTreeSet<String> = documented.chain(["auth/status".to_owned()]).collect();
+    assert_eq!(open_to_unverified_sessions(&world).await, documented);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_verification_by_reset_takes_the_notifications_back() {
+    let world = World::start().await;
+    let mut fields = World::sign_up_fields("acme");
+    fields["debugNotificationEmail"] = json!("stranger@example.net");
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let (email, id) = ("jo@acme.example.com", account["organizationId"].as_str().expect("an id"));
+    let stranger = cookie(&account);
+    // The stranger's other changes end, too.
+    world.cli(&stranger, "change-email", json!({"newEmail": "stranger@example.net"})).await;
+    let taken = link(&world.mail_to("stranger@example.net").await);
+    let mailed = world.mails().await.len();
+    assert_eq!(reset(&world, token(&ask(&world, email).await), NEW).await.status, 200);
+    let owner = world.signed_in(email, NEW).await;
+    let settings = world.rpc_by_session(&owner, "tenant/settings", json!({})).await.ok().clone();
+    assert_eq!(settings["debug_notification_email"], email);
+    assert_eq!(settings["notification_email_status"], "ok");
+    let alert = world.mail_to(email).await;
+    let alert = alert["text"].as_str().expect("a text part");
+    assert!(alert.contains("Notifications now go to this address.") && alert.contains("slug: check them"), "{alert}");
+    let entries = world.rpc_by_session(&owner, "audit/list", json!({"action": "settings.changed"})).await.ok().clone();
+    let change = json!({"field": "debug_notification_email", "old": "stranger@example.net", "new": email});
+    assert_eq!(entries["entries"][0]["changes"], json!([change]));
+    assert_eq!(world.confirm(&taken).await.status, 400, "the stranger's link does not replace the address");
+
+    world.deliver(crate::job_failures::failed(id, "w", "j")).await;
+    crate::notices::sweep(&world, crate::job_failures::later(0)).await;
+    let report = world.mails().await.pop().expect("a report");
+    assert_eq!(report["to"], json!([email]));
+    let theirs = |mail: &&serde_json::Value| mail["to"] == json!(["stranger@example.net"]);
+    assert_eq!(world.mails().await[mailed..].iter().filter(theirs).count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_resets_keep_the_address_for_notifications() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200);
+    // An invited owner without a verified address did not choose it.
+    let owner = world.signed_in(&tenant.email, NEW).await;
+    let invited =
+        world.cli(&owner, "organization/invite-member", json!({"email": "al@example.com", "role": "owner"})).await;
+    let accept = json!({"invitationId": invited.body["id"], "tenantSlug": "acme", "name": "Al", "password": OLD});
+    world.rpc("", "auth/acceptInviteAndSignup", accept).await.ok();
+    assert_eq!(reset(&world, token(&ask(&world, "al@example.com").await), NEW).await.status, 200);
+    let settings = world.rpc_by_session(&owner, "tenant/settings", json!({})).await.ok().clone();
+    assert_eq!(settings["debug_notification_email"], "ops@example.com");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_email_and_the_page_name_the_organization_keys_that_stay() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let create = json!({"name": "left behind <b>", "kind": "organization"});
+    let key = world.cli(&tenant.cookie, "api-key/create", create).await.body;
+    let ended = json!({"name": "short-lived", "kind": "organization", "expiresIn": 86_400});
+    assert_eq!(world.cli(&tenant.cookie, "api-key/create", ended).await.status, 200);
+    world.set("api-keys", ("name", "short-lived"), json!({"expires_at": "2026-01-31T12:00:00.000Z"})).await;
+    let link = ask(&world, &tenant.email).await;
+    let path = link.strip_prefix(world.stack.api()).expect("a page");
+    let browser = tests::Browser::new(&world, "");
+    let page = browser.open(path).await;
+    let done = browser.press(path, &page, "Set new password", &[("newPassword", NEW)]).await;
+    let start = key["start"].as_str().expect("a start");
+    assert!(done.page().contains(&format!("<li>left behind &lt;b&gt; ({start}…)</li>")), "{done:?}");
+    let mail = world.mail_to(&tenant.email).await;
+    let text = mail["text"].as_str().expect("a text part");
+    assert!(text.contains(&format!("API key: left behind <b> ({start}…)\n")), "{text}");
+    assert!(!text.contains("short-lived") && !text.contains("API key: test"), "{text}");
+    assert_eq!(world.rpc(key["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 200);
 }

@@ -218,6 +218,31 @@ async fn each_backup_code_signs_in_once() {
     assert_eq!(world.enter_backup_code(&pending, new).await.status, 200);
 }
 
+/// A thief with a session could otherwise use up the codes unnoticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_used_in_a_session_is_recorded_and_reported() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let protected = world.protect(&jo).await;
+    let before = world.mails().await.len();
+    let used = async || {
+        let entries = world.rpc(&jo.key, "audit/list", json!({"action": "two_factor.code_used"})).await.ok().clone();
+        entries["entries"].as_array().expect("entries").clone()
+    };
+    assert_eq!(world.enter_backup_code(&protected.cookie, "wrong").await.refused(), WRONG_BACKUP_CODE);
+    assert_eq!(world.enter_code(&protected.cookie, &protected.app.code(1)).await.status, 200);
+    assert_eq!((used().await.len(), world.mails().await.len()), (0, before), "nothing was used up");
+    let codes = &protected.backup_codes;
+    let answers = join_all((0..3).map(|_| world.enter_backup_code(&protected.cookie, &codes[0]))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+    assert_eq!(world.enter_backup_code(&protected.cookie, &codes[1]).await.status, 200);
+    let entries = used().await;
+    assert_eq!((entries.len(), &entries[0]["actor"]["email"]), (2, &json!(jo.email)), "{entries:?}");
+    let mails = world.mails().await.split_off(before);
+    assert_eq!((mails.len(), text(&mails[1]["subject"])), (2, "Webhooks: A backup code was used"));
+    assert!(text(&mails[1]["text"]).contains("8 of your backup codes are left."), "{}", mails[1]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_codes_are_counted_at_their_client() {
     let world = World::start().await;

@@ -282,6 +282,11 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     let by_app = json!([{"field": "second_factor", "new": "totp"}]);
     check(&world, &reader, before, user, json!([["session.created", "session", null, by_app]])).await;
     let before = before + 1;
+    let second = json!({"code": text(&renewed.body["backupCodes"][1])});
+    let used = owner.post("/api/auth/two-factor/verify-backup-code", &second).await;
+    assert_eq!(used.status, 200, "{used:?}");
+    check(&world, &reader, before, user, json!([["two_factor.code_used", "user", email, []]])).await;
+    let before = before + 1;
     let disabled = owner.post("/api/auth/two-factor/disable", &confirmation).await;
     assert_eq!(disabled.status, 200, "{disabled:?}");
     check(&world, &reader, before, user, json!([session, ["two_factor.disabled", "user", email, []]])).await;
