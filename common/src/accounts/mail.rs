@@ -261,7 +261,7 @@ impl Mail {
 
     /// Builds an email that its recipient did not ask for, and can stop on the page `stop`, without an account.
     pub fn unrequested(subject: &str, parts: &[Part], mut why: Vec<Part>, stop: String) -> Self {
-        why.push(Part::Link("Stop these emails".to_owned(), stop.clone()));
+        why.push(Part::Link("Unsubscribe".to_owned(), stop.clone()));
         Self { stop: Some(stop), ..Self::new(subject, parts, &why) }
     }
 

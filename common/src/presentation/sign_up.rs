@@ -32,7 +32,8 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
         .text("organizationSlug", Slug::parse);
     let debug_notification_email = fields
         .about(
-            "The address for emails about failing endpoints and failed jobs. You can change it with `tenant/settings`.",
+            "The address for emails about failing endpoints and failed jobs. You can change it with `tenant/settings`. \
+             Unless it is your own, its owner has to agree before emails contain details of jobs.",
         )
         .text("debugNotificationEmail", Email::parse);
     Ok(Founder {

@@ -266,6 +266,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console", "GET", "/", ""),
     ("console", "GET", "/health", ""),
     ("console", "POST", "/api/auth/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
+    ("console", "GET", "/email-preferences/{token}", ""),
+    ("console", "POST", "/email-preferences/{token}", "action=agree"),
     ("console", "GET", "/console/welcome", ""),
     ("console", "POST", "/console/welcome", "action=verify"),
     ("console", "GET", "/console/keys", ""),
