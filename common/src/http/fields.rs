@@ -119,6 +119,16 @@ impl Fields {
         self.take(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
+    /// Reads a string that may be absent, but not `null`, which could mean a change.
+    pub fn optional_text_without_null<T: JsonSchema>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<Option<T>, Rejected> {
+        self.note::<T>(name, OPTIONAL);
+        self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
+    }
+
     /// Takes a value that is present and not `null`.
     fn take(&mut self, name: &str) -> Option<Json> {
         self.values.remove(name).filter(|value| *value != Json::Null)

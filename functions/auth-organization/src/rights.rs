@@ -23,7 +23,8 @@ impl Named {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
             .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
-            .optional_text("organizationId", TenantId::parse);
+            // Better Auth's `set-active` clears the active organization for `null`, which is refused here.
+            .optional_text_without_null("organizationId", TenantId::parse);
         let slug = fields
             .about("The organization's slug. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationSlug", Slug::parse);
