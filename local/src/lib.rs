@@ -22,6 +22,7 @@ mod template;
 pub use demo_tenant::DemoTenant;
 pub use embedded::{Action, action};
 pub use functions::{Handler, function_names};
+pub use outbox::Email;
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;
 pub use services::create_tables;

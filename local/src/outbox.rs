@@ -26,11 +26,14 @@ pub(crate) struct Outbox(Arc<Mutex<Vec<Email>>>);
 
 /// A sent email.
 #[derive(Clone, Debug)]
-pub(crate) struct Email {
+pub struct Email {
     pub(crate) id: Uuid,
-    pub(crate) to: Vec<String>,
-    pub(crate) subject: String,
-    pub(crate) text: String,
+    /// The addresses that get it.
+    pub to: Vec<String>,
+    /// Its subject, decoded.
+    pub subject: String,
+    /// Its text part, decoded.
+    pub text: String,
     pub(crate) html: String,
     /// The message as it was sent, in the format of RFC 5322.
     pub(crate) raw: String,
@@ -74,7 +77,7 @@ fn xml(status: StatusCode, document: Markup) -> Response {
 
 impl Email {
     /// Reads the form of `SendRawEmail`. Returns `None` if a part is missing, or for other operations.
-    fn read(form: &[u8]) -> Option<Self> {
+    pub fn read(form: &[u8]) -> Option<Self> {
         let (mut action, mut to, mut raw) = (None, Vec::new(), None);
         for (name, value) in url::form_urlencoded::parse(form) {
             match name.as_ref() {

@@ -292,7 +292,7 @@ const OPERATIONS: [&str; 11] = [
     "GetItem",
     "PutItem",
     "Query",
-    "SendEmail",
+    "SendRawEmail",
     "SendMessageBatch",
     "TransactWriteItems",
     "UpdateItem",

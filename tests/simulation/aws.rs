@@ -13,6 +13,7 @@ use aws_smithy_runtime_api::{
 };
 use aws_smithy_types::body::SdkBody;
 use dynoxide::{Database, DynoxideError};
+use local::Email;
 use serde_json::{Value, json};
 use tokio::{
     sync::oneshot,
@@ -59,7 +60,7 @@ impl HttpConnector for Connector {
         let (service, operation) = match target.split_once('.') {
             Some(("AmazonSQS", operation)) => (Service::Sqs, operation),
             Some((_, operation)) => (Service::DynamoDb, operation),
-            None => (Service::Ses, "SendEmail"),
+            None => (Service::Ses, "SendRawEmail"),
         };
         let body = request.body().bytes().unwrap_or_default().to_vec();
         let request = Request { service, operation: operation.to_owned(), body };
@@ -430,19 +431,12 @@ impl World {
     }
 
     fn mail(&self, body: &[u8]) -> Answer {
-        let mut mail = Mail { at: self.now(), to: String::new(), subject: String::new(), text: String::new() };
-        for (name, value) in url::form_urlencoded::parse(body) {
-            match name.as_ref() {
-                "Destination.ToAddresses.member.1" => mail.to = value.into_owned(),
-                "Message.Subject.Data" => mail.subject = value.into_owned(),
-                "Message.Body.Text.Data" => mail.text = value.into_owned(),
-                _ => {}
-            }
-        }
+        let Email { to, subject, text, .. } = Email::read(body).expect("an email");
+        let mail = Mail { at: self.now(), to: to.concat(), subject, text };
         self.note("ses", format_args!("to {}: {}", mail.to, mail.subject));
         self.state().mails.push(mail);
-        let answer = "<SendEmailResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><SendEmailResult>\
-                      <MessageId>1</MessageId></SendEmailResult></SendEmailResponse>";
+        let answer = "<SendRawEmailResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><SendRawEmailResult>\
+                      <MessageId>1</MessageId></SendRawEmailResult></SendRawEmailResponse>";
         (200, answer.to_owned())
     }
 }

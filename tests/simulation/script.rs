@@ -404,7 +404,7 @@ const OPERATIONS: [&str; 10] = [
     "GetItem",
     "BatchGetItem",
     "Query",
-    "SendEmail",
+    "SendRawEmail",
 ];
 
 fn which(rng: &mut Rng) -> Which {
