@@ -17,7 +17,6 @@ use common::{
         storm::{self, Storm},
     },
 };
-
 use lru::LruCache;
 
 use crate::{batch::all, record::Undone};

@@ -261,15 +261,13 @@ impl Ledger {
             }
         }
         // A drain deletes a row without its state, so the row is written after the state.
-        self.put(entries, rows).await;
+        fail(entries, self.log.put(rows).await);
         let (numbers, messages): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let sent = self.queues.send(&messages, now).await;
         let unsent = numbers.into_iter().zip(sent).filter_map(|(number, sent)| sent.err().map(|_| number));
         let undrained = drains.into_iter().map(async |((tenant, drain), Needed { by, at, is_repeated })| {
-            match self.drains.ensure(&tenant, drain, at.unwrap_or(now), is_repeated).await {
-                Ok(()) => Vec::new(),
-                Err(_) => by,
-            }
+            let ensured = self.drains.ensure(&tenant, drain, at.unwrap_or(now), is_repeated).await;
+            if ensured.is_ok() { Vec::new() } else { by }
         });
         let undrained = join_all(undrained).await.into_iter().flatten();
         for number in unsent.chain(undrained) {
@@ -311,11 +309,6 @@ impl Ledger {
         let mut unwritten = self.log.put(rows.collect()).await;
         unwritten.retain(|(number, _)| entries.get(*number).is_some_and(|entry| entry.plan != Plan::LogSuccess));
         fail(entries, unwritten);
-    }
-
-    /// Writes rows, each for the entry with the given number.
-    async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
-        fail(entries, self.log.put(rows).await);
     }
 
     /// Stores the payloads that deliveries of the same event share, each once in a process. Returns the failed entries.
@@ -385,15 +378,14 @@ impl Ledger {
                     entry.written = Ok(());
                 }
             }
-            self.put(entries, moved).await;
+            fail(entries, self.log.put(moved).await);
         }
     }
 
     /// Stores the next states of logged deliveries together. [`Self::finish`] stores each one that has changed since it
     /// was read, or that the batch could not store.
     async fn advance_all(&self, entries: &mut [Entry]) {
-        let logged =
-            entries.iter_mut().filter(|entry| matches!(entry.plan, Plan::Advance { .. }) && entry.written.is_ok());
+        let logged = entries.iter_mut().filter(|it| matches!(it.plan, Plan::Advance { .. }) && it.written.is_ok());
         let mut logged: Vec<_> = logged.collect();
         if logged.len() < 2 {
             return;
