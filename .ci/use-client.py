@@ -40,7 +40,8 @@ def call(service, path, body, form=False, headers={}):
     return content, cookies
 
 
-def key_of_a_new_organization(service, mail):
+def new_organization(service, mail):
+    """Signs up. Returns the id of the organization and an API key."""
     account = {
         "name": "Ada Lovelace",
         "email": "ada@example.com",
@@ -49,14 +50,18 @@ def key_of_a_new_organization(service, mail):
         "organizationSlug": "analytical-engines",
         "debugNotificationEmail": "debug@example.com",
     }
-    _, cookies = call(service, "/v1/auth/signupAndCreateOrg", {"json": account})
+    created, cookies = call(service, "/v1/auth/signupAndCreateOrg", {"json": account})
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(mail).netloc)
     connection.request("GET", "/messages")
     [message] = json.load(connection.getresponse())
     token = re.search("token=([A-Za-z0-9_-]+)", message["text"])[1]
     call(service, "/verify-email", {"token": token}, form=True)
     answer, _ = call(service, "/api/auth/api-key/create", {"name": "try"}, headers={"cookie": cookies, "origin": service})
-    return json.loads(answer)["key"]
+    return json.loads(created)["json"]["organizationId"], json.loads(answer)["key"]
+
+
+def key_of_a_new_organization(service, mail):
+    return new_organization(service, mail)[1]
 
 
 def fanfare(*arguments, input=""):
