@@ -35,9 +35,6 @@ use self::{
 };
 use crate::{app::App, live};
 
-/// The number of shards from which on the tabs count only a part of each.
-const MANY: usize = 50;
-
 pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[&FILTERS[..], &REST].concat()));
     Route::get(PATH, VerifiedPerson, read, open)
@@ -105,11 +102,7 @@ async fn list(
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }
-                let one = std::slice::from_ref(&shards);
-                let open = match shards.len() > MANY {
-                    true => app.log.open_briefly(tenant, one, now).await?,
-                    false => app.log.open(tenant, one, now).await?,
-                };
+                let open = app.log.open_in(tenant, std::slice::from_ref(&shards), filter, now).await?;
                 Ok(open.into_iter().next())
             };
             let search = app.log.search(tenant, &shards, filter, cursor.as_ref(), LIMIT, now);
@@ -120,12 +113,11 @@ async fn list(
     let is_live = live::is_wanted(link);
     let is_pending = |found: &Found| found.deliveries.iter().any(|delivery| delivery.status == Status::Pending);
     let is_changing = found.as_ref().is_some_and(|(found, _)| is_pending(found));
-    let filter = wanted.as_ref().map(|wanted| &wanted.filter);
     let open = found.as_ref().and_then(|(_, open)| open.as_ref());
     let content = html! {
         @if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Invalid(_))) { (alert(error)) }
         (filters::form(link, endpoints, error.as_ref()))
-        (filters::tabs(link, open, filter, now))
+        (filters::tabs(link, open))
         @if let Some((found, _)) = &found {
             div .row {
                 (resend::these(&found.deliveries, endpoints, link.get("status")))

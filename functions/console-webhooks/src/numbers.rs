@@ -12,6 +12,7 @@ use common::{
         log::{
             count::{Details, Statistics},
             open::{Backlog, Open},
+            search::Filter,
         },
     },
 };
@@ -46,20 +47,22 @@ const CONCURRENCY: usize = 10;
 const LOOKED_AT: usize = 300;
 
 impl Known {
-    /// Reads the numbers of endpoints. Delivered deliveries, and the last ones of a long backlog, are counted only for the
-    /// first `counted` endpoints.
+    /// Reads the numbers of endpoints. Delivered deliveries are counted only for the first `counted` endpoints, and only
+    /// for these, undelivered ones that were created at `since` or later are listed.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
         endpoints: Vec<EndpointView>,
         counted: usize,
+        since: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         let counted = counted.min(shards.len());
         let (first, others) = shards.split_at(counted);
+        let all = Filter::default();
         let (mut open, others) =
-            tokio::try_join!(app.log.open(tenant, first, now), app.log.open_briefly(tenant, others, now))?;
+            tokio::try_join!(app.log.open(tenant, first, since, now), app.log.open_in(tenant, others, &all, now))?;
         open.extend(others);
         let counting = app.log.count(tenant, first, &open, chart::since(now), READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
@@ -156,7 +159,7 @@ pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }
 
-/// Returns the deliveries in a backlog that were created in this period.
+/// Returns the deliveries in a backlog that were created in this period. All of them must be listed.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     let newest: Vec<_> = backlog.newest.iter().copied().filter(|id| time.contains(&id.created_at())).collect();
     Backlog {

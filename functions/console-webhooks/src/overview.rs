@@ -36,8 +36,7 @@ const FIELDS: [(&str, &str); 2] = [LIVE, ("deleted", "The id of a deleted endpoi
 
 /// The number of endpoints on a page. A request counts their undelivered deliveries, by a call for about every 16.
 const SHOWN: usize = 50;
-/// The number of endpoints on a page whose delivered deliveries are also counted, because each needs a call, and whose
-/// backlogs are counted to their end.
+/// The number of endpoints on a page whose delivered deliveries are also counted, because each needs a call.
 const COUNTED: usize = 10;
 /// An organization with more endpoints than this has a search and the states.
 const FEW: usize = 10;
@@ -66,8 +65,10 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let mut selection = Selection::of(&link);
     let found = selection.apply(&mut endpoints, now);
     let (shown, pages) = selection.take(&mut endpoints, SHOWN);
-    let (rows, elsewhere) =
-        tokio::try_join!(Known::read(&app, tenant, shown, COUNTED, now), elsewhere(&app, tenant, endpoints, now))?;
+    let (rows, elsewhere) = tokio::try_join!(
+        Known::read(&app, tenant, shown, COUNTED, Some(chart::since(now)), now),
+        elsewhere(&app, tenant, endpoints, now)
+    )?;
     let (banners, more) = {
         let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
         let more = all.len().saturating_sub(BANNERS);

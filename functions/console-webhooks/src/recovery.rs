@@ -19,6 +19,7 @@ use common::{
         log::{
             open::Backlog,
             recovery::{Missed, Recovery, Selection},
+            search::Filter,
         },
     },
 };
@@ -28,7 +29,7 @@ use crate::{
     app::App,
     deliveries::short,
     live::{self, LIVE},
-    numbers::{counted, within},
+    numbers::counted,
 };
 
 pub(crate) const PATH: &str = "/console/recovery";
@@ -64,12 +65,13 @@ struct Failed {
 }
 
 impl Failed {
-    async fn read(app: &App, tenant: &TenantId, now: Timestamp) -> Result<Self> {
+    /// Reads those in the period of `filter`.
+    async fn read(app: &App, tenant: &TenantId, filter: &Filter, now: Timestamp) -> Result<Self> {
         let (active, inactive): (Vec<_>, Vec<_>) =
             app.endpoints.list(tenant).await?.into_iter().partition(|endpoint| endpoint.active);
         let mut destinations: Vec<_> = active.iter().map(EndpointView::shards).collect();
         destinations.push(Shard::first(DestinationId::Callback, SHARDS).collect());
-        let mut failed = app.log.failed_briefly(tenant, &destinations, now).await?;
+        let mut failed = app.log.failed_in(tenant, &destinations, filter, now).await?;
         let callbacks = failed.pop().unwrap_or_default();
         let endpoints = active.into_iter().zip(failed).filter(|(_, failed)| failed.count > 0).collect();
         Ok(Self { endpoints, callbacks, inactive: inactive.len() })
@@ -93,8 +95,8 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 }
 
 async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
-    let now = Timestamp::now();
-    let (failed, console) = tokio::try_join!(Failed::read(app, tenant, now), app.console(tenant, "/console"))?;
+    let (all, now) = (Filter::default(), Timestamp::now());
+    let (failed, console) = tokio::try_join!(Failed::read(app, tenant, &all, now), app.console(tenant, "/console"))?;
     let Some(since) = failed.oldest_at() else {
         let content = html! {
             p { "Active endpoints and job callbacks have no failed deliveries." }
@@ -173,8 +175,9 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
 /// The progress of a recovery of all endpoints. The total is the sum of the resent and the remaining deliveries.
 async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<Markup> {
     let Recovery { selection: Selection { time, .. }, resent, done, .. } = recovery;
-    let failed = Failed::read(app, tenant, now).await?;
-    let left: usize = failed.all().map(|failed| within(failed, time).count).sum();
+    let period = Filter { since: Some(time.start), until: Some(time.end), ..Filter::default() };
+    let failed = Failed::read(app, tenant, &period, now).await?;
+    let left: usize = failed.all().map(|failed| failed.count).sum();
     let resent = usize::try_from(*resent).unwrap_or(usize::MAX);
     let deliveries = |number: usize| counted(number, "failed delivery", "failed deliveries");
     Ok(html! {

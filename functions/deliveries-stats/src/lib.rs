@@ -76,7 +76,8 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
     let shards = [shards];
-    let open = app.log.open(tenant, &shards, now).await?;
+    // The period may begin at the start of this hour.
+    let open = app.log.open(tenant, &shards, Some(since.hour()), now).await?;
     let counting = app.log.count(tenant, &shards, &open, since, READ, now);
     let (mut counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let open = open.into_iter().next().unwrap_or_default();

@@ -2,22 +2,24 @@
 //! successful deliveries never enter the sparse index.
 //!
 //! A statement reads the keys in up to 50 partitions of the index, in one page or several: DynamoDB may answer a list of
-//! partitions ten at a time. If it finds a thousand keys, the partition where it stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
-//! lags behind the table, usually by less than a second.
+//! partitions ten at a time. If it finds [`READ`] keys, the partition where it stopped is counted by queries, up to
+//! [`MOST`] deliveries, and another statement continues after that partition. These queries return only the keys that
+//! are wanted. The index lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::Select};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     items::{DELIVERY, OPEN},
-    search::{Filter, KeyRange, id},
+    search::{Filter, KeyRange, id, just_before},
     table::{INDEX, Log, index_key},
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, query_page, text},
+        dynamo::{Item, QueryPage, Record, query_page, text},
         expression::select,
         failure,
     },
@@ -49,18 +51,16 @@ pub struct Backlog {
     /// Whether there are more deliveries than were counted.
     pub is_longer: bool,
     pub oldest: Option<DeliveryId>,
-    /// The counted deliveries, newest first.
+    /// The counted deliveries from the wanted time on, newest first. In a short backlog, all of them.
     pub newest: Vec<DeliveryId>,
-    /// If there are more deliveries, `newest` is complete from this time on.
+    /// If `newest` starts later than at the wanted time, it is complete from this time on.
     pub newest_since: Option<Timestamp>,
 }
 
 /// The maximum number of deliveries counted per status in a shard.
 pub const MOST: usize = 10_000;
-/// The maximum number for [`Log::open_briefly`], which a call reads.
-const BRIEF: usize = 1000;
 /// The number of keys that a statement reads.
-const READ: u16 = 1000;
+const READ: u16 = 300;
 /// The maximum number of partitions in a statement
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
 const PARTITIONS: usize = 50;
@@ -76,31 +76,49 @@ struct Place {
     status: Status,
 }
 
-impl Log {
-    /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards.
-    pub async fn open(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Open>> {
-        self.open_with(&STATUSES, tenant, destinations, MOST, now).await
-    }
+/// The wanted deliveries: those to count and, in long backlogs, those to list.
+struct Asked {
+    all: KeyRange,
+    listed: Option<KeyRange>,
+}
 
-    /// Like [`Self::open`], but counts at most a thousand deliveries per status in a shard with many, so that backlogs at
-    /// many destinations do not add many reads.
-    pub async fn open_briefly(
+impl Log {
+    /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards, and lists those that were
+    /// created at `since` or later, by default all.
+    pub async fn open(
         &self,
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
+        since: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Vec<Open>> {
-        self.open_with(&STATUSES, tenant, destinations, BRIEF, now).await
+        let all = self.range(&Filter::default(), None, now);
+        let listed = self.range(&Filter { since, ..Filter::default() }, None, now);
+        self.open_with(&STATUSES, tenant, destinations, &Asked { all, listed: Some(listed) }).await
     }
 
-    /// Counts the failed deliveries of each of `destinations`, at most a thousand in a shard with many.
-    pub async fn failed_briefly(
+    /// Counts the undelivered deliveries of each of `destinations` that were created in the period of `filter`.
+    pub async fn open_in(
         &self,
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
+        filter: &Filter,
+        now: Timestamp,
+    ) -> Result<Vec<Open>> {
+        let asked = Asked { all: self.range(filter, None, now), listed: None };
+        self.open_with(&STATUSES, tenant, destinations, &asked).await
+    }
+
+    /// Counts the failed deliveries of each of `destinations` that were created in the period of `filter`.
+    pub async fn failed_in(
+        &self,
+        tenant: &TenantId,
+        destinations: &[Vec<Shard>],
+        filter: &Filter,
         now: Timestamp,
     ) -> Result<Vec<Backlog>> {
-        let open = self.open_with(&[Status::Failed], tenant, destinations, BRIEF, now).await?;
+        let asked = Asked { all: self.range(filter, None, now), listed: None };
+        let open = self.open_with(&[Status::Failed], tenant, destinations, &asked).await?;
         Ok(open.into_iter().map(|open| open.failed).collect())
     }
 
@@ -109,10 +127,8 @@ impl Log {
         statuses: &[Status],
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
-        most: usize,
-        now: Timestamp,
+        asked: &Asked,
     ) -> Result<Vec<Open>> {
-        let range = self.range(&Filter::default(), None, now);
         let places = destinations.iter().enumerate().flat_map(|(destination, shards)| {
             shards.iter().flat_map(move |shard| {
                 statuses.iter().map(move |status| Place { destination, shard: *shard, status: *status })
@@ -121,7 +137,7 @@ impl Log {
         let places: BTreeMap<String, Place> =
             places.map(|place| (index_key(tenant, place.shard, place.status), place)).collect();
         let places: Vec<_> = places.into_iter().collect();
-        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(tenant, part, most, &range)).collect();
+        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(tenant, part, asked)).collect();
         let read: Vec<_> = stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut open = vec![Open::default(); destinations.len()];
         for (place, backlog) in read.into_iter().flatten() {
@@ -142,12 +158,11 @@ impl Log {
         &self,
         tenant: &TenantId,
         mut places: &[(String, Place)],
-        most: usize,
-        range: &KeyRange,
+        asked: &Asked,
     ) -> Result<Vec<(Place, Backlog)>> {
         let mut read = Vec::new();
         while !places.is_empty() {
-            let (items, is_whole) = self.open_keys(places, range).await?;
+            let (items, is_whole) = self.open_keys(places, &asked.all).await?;
             let mut found = BTreeMap::<&str, Vec<&Item>>::new();
             for item in &items {
                 found.entry(Record::new("delivery", item).text(OPEN)?).or_default().push(item);
@@ -160,13 +175,13 @@ impl Log {
                 read.push((*place, Backlog::whole(ids.collect())));
             }
             let Some(((_, place), rest)) = rest.split_first() else { break };
-            read.push((*place, self.count_open(tenant, *place, most, range).await?));
+            read.push((*place, self.count_open(tenant, *place, asked).await?));
             places = rest;
         }
         Ok(read)
     }
 
-    /// Reads a thousand delivery keys or all from partitions of the index. Returns the keys, and whether there are no
+    /// Reads [`READ`] delivery keys or all from partitions of the index. Returns the keys, and whether there are no
     /// others. Because of `ORDER BY`, only the last partition that was read, and those after it, can have more.
     async fn open_keys(&self, places: &[(String, Place)], range: &KeyRange) -> Result<(Vec<Item>, bool)> {
         let partitions = vec!["?"; places.len()].join(", ");
@@ -193,28 +208,43 @@ impl Log {
         Ok((found, false))
     }
 
-    /// Counts up to `most` deliveries of a partition of the index that is too large for the statement.
-    async fn count_open(&self, tenant: &TenantId, place: Place, most: usize, range: &KeyRange) -> Result<Backlog> {
-        let query = self.query_index(index_key(tenant, place.shard, place.status), range);
-        let read = |items: Vec<Item>| items.into_iter().filter_map(move |item| id(place.shard, &item));
-        let (mut ids, mut newest) = (Vec::new(), select(query.clone().scan_index_forward(false), &[DELIVERY]));
-        while ids.len() < most {
-            let page = query_page(newest.clone(), most - ids.len(), DOING).await?;
-            ids.extend(read(page.items));
-            if page.last.is_none() {
-                return Ok(Backlog::whole(ids));
-            }
-            newest = newest.set_exclusive_start_key(page.last);
+    /// Counts up to [`MOST`] deliveries of a partition of the index that is too large for the statement.
+    async fn count_open(&self, tenant: &TenantId, place: Place, asked: &Asked) -> Result<Backlog> {
+        let query = |range| self.query_index(index_key(tenant, place.shard, place.status), range);
+        let read = |items: Vec<Item>| items.into_iter().filter_map(|item| id(place.shard, &item)).collect::<Vec<_>>();
+        let (mut newest, mut is_part, mut others) = (Vec::new(), false, asked.all.clone());
+        if let Some(listed) = &asked.listed {
+            let listing = select(query(listed).scan_index_forward(false), &[DELIVERY]);
+            let (pages, is_longer) = pages(listing, MOST).await?;
+            newest = read(pages.into_iter().flat_map(|page| page.items).collect());
+            (is_part, others) = (is_longer, asked.all.start().clone()..=just_before(listed.start()));
         }
-        let oldest = read(query_page(query, 1, DOING).await?.items).next();
-        let backlog = Backlog::whole(ids);
-        Ok(Backlog {
-            is_longer: true,
-            oldest,
-            newest_since: backlog.newest.last().map(DeliveryId::created_at),
-            ..backlog
-        })
+        let (mut count, mut is_longer) = (newest.len(), is_part);
+        if !is_part {
+            // Of the others, no keys are needed.
+            let counting = query(&others).scan_index_forward(false).select(Select::Count);
+            let (pages, is_more) = pages(counting, MOST.saturating_sub(count).max(1)).await?;
+            count += pages.iter().map(|page| page.read).sum::<usize>();
+            is_longer = is_more;
+        }
+        let oldest = read(query_page(query(&asked.all), 1, DOING).await?.items).pop();
+        let newest_since = newest.last().filter(|_| is_part).map(DeliveryId::created_at);
+        Ok(Backlog { count, is_longer, oldest, newest, newest_since })
     }
+}
+
+/// Reads pages of a query until they have `most` items. Also returns whether there may be more.
+async fn pages(query: QueryFluentBuilder, most: usize) -> Result<(Vec<QueryPage>, bool)> {
+    let (mut pages, mut read, mut start) = (Vec::new(), 0, None);
+    while read < most {
+        let page = query_page(query.clone().set_exclusive_start_key(start), most - read, DOING).await?;
+        (read, start) = (read + page.read, page.last.clone());
+        pages.push(page);
+        if start.is_none() {
+            return Ok((pages, false));
+        }
+    }
+    Ok((pages, true))
 }
 
 impl Backlog {

@@ -321,7 +321,7 @@ fn is_within(range: &KeyRange) -> Condition {
 }
 
 /// The last possible delivery key before `moment`.
-fn just_before(moment: &str) -> String {
+pub(super) fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
     match u128::from_str_radix(hex, 16).ok().and_then(|id| id.checked_sub(1)) {
         Some(id) => format!("{at}.{id:032x}"),

@@ -4,15 +4,7 @@ use common::{
     error::Error,
     http::{Typed, page::Field},
     presentation::times,
-    timestamp::Timestamp,
-    webhooks::{
-        delivery::error_name,
-        endpoints::EndpointView,
-        log::{
-            open::{Backlog, Open},
-            search::Filter,
-        },
-    },
+    webhooks::{delivery::error_name, endpoints::EndpointView, log::open::Open},
 };
 use maud::{Markup, html};
 
@@ -20,7 +12,6 @@ use super::{
     endpoint_filter,
     query::{PATH, RANGES, address, is_filtered},
 };
-use crate::numbers::within;
 
 /// The selectable reasons. `status_other` and `untaken` are rare, so they are accepted only in the address.
 const REASONS: [(&str, &str); 12] = [
@@ -104,18 +95,13 @@ fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
 }
 
 /// The statuses with their counts, and the time ranges, as links.
-pub(super) fn tabs(link: &Typed, open: Option<&Open>, filter: Option<&Filter>, now: Timestamp) -> Markup {
-    let range = filter.map(|filter| {
-        let since = filter.since.unwrap_or_else(|| Timestamp::from_millisecond(0));
-        since..filter.until.unwrap_or_else(|| now.after(std::time::Duration::from_secs(60)))
-    });
-    let counted = |backlog: &Backlog| range.as_ref().map(|range| within(backlog, range).number());
+pub(super) fn tabs(link: &Typed, open: Option<&Open>) -> Markup {
     let count = |status: &str| {
         let open = open?;
         match status {
-            "pending" => counted(&open.pending),
-            "failed" => counted(&open.failed),
-            "held" => counted(&open.held),
+            "pending" => Some(open.pending.number()),
+            "failed" => Some(open.failed.number()),
+            "held" => Some(open.held.number()),
             _ => None,
         }
     };

@@ -92,7 +92,7 @@ impl Found {
 }
 
 async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timestamp) -> Result<Open> {
-    Ok(app.log.open(tenant, &[endpoint.shards()], now).await?.pop().unwrap_or_default())
+    Ok(app.log.open(tenant, &[endpoint.shards()], None, now).await?.pop().unwrap_or_default())
 }
 
 /// Whether the recovery needs confirmation: it would resend many deliveries or none, or the receiver asked to stop

@@ -9,7 +9,7 @@ use common::{
     webhooks::{
         delivery::MAX_AGE,
         endpoints::{EndpointView, Kind},
-        log::open::Backlog,
+        log::{open::Backlog, search::Filter},
     },
 };
 use maud::{Markup, html};
@@ -50,7 +50,7 @@ pub(super) async fn elsewhere(
     };
     let others: Vec<_> = others.into_iter().filter(may_have_failed).collect();
     let shards: Vec<_> = others.iter().map(EndpointView::shards).collect();
-    let failed = app.log.failed_briefly(tenant, &shards, now).await?;
+    let failed = app.log.failed_in(tenant, &shards, &Filter::default(), now).await?;
     let others = others.into_iter().zip(failed).map(|(endpoint, failed)| Elsewhere { endpoint, failed });
     let is_troubled = |other: &Elsewhere| urgency(&other.endpoint, now) < 2 || other.failed.count > 0;
     Ok(others.filter(is_troubled).collect())

@@ -122,6 +122,32 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     assert_eq!((&stats["total"]["delivered"], &stats["complete"]), (&json!(newer), &json!(true)));
 }
 
+/// A backlog that is too large for a statement: of its deliveries, those of a period are counted or listed by queries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_backlog_is_counted_for_any_period() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/hook", "s").await;
+    let book = Book::of(&world);
+    let failed = (0..700).map(|number| Draft::to(&endpoint, book.ago(MINUTE * (4 * number + 1)), number));
+    book.write(&tenant, failed.map(|draft| draft.status(Status::Failed))).await;
+    for (since, expected) in [(HOUR, 15), (HOUR * 20, 300), (HOUR * 40, 600), (HOUR * 100, 700)] {
+        let since = book.ago(since);
+        let stats = world.rpc(&tenant.key, "deliveries/stats", json!({ "since": since })).await;
+        let stats = stats.ok();
+        assert_eq!((&stats["open"]["failed"]["count"], &stats["total"]["failed"]), (&json!(700), &json!(expected)));
+        let hours = stats["hours"].as_array().expect("hours").iter();
+        let failed: u64 = hours.map(|hour| hour["failed"].as_u64().expect("a number")).sum();
+        assert_eq!((failed, &stats["complete"]), (expected, &json!(true)));
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    for (filter, failed) in [("", 700), ("range=1h", 15), ("range=24h", 360)] {
+        let page = readable(browser.open(&format!("/console/deliveries?{filter}")).await.page());
+        assert!(page.contains(&format!("Failed {failed} ")), "{filter}: {page}");
+    }
+    assert!(readable(browser.open("/console/recovery").await.page()).contains("Resend all 700 failed deliveries"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_in_pages_are_read_to_their_end() {
     for (pages, most_calls) in [(Pages::OfTen, 40), (Pages::OnlyKeys, 40)] {

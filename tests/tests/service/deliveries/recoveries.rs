@@ -84,7 +84,11 @@ async fn one_call_recovers_seventeen_endpoints() {
     let id = recover(&world, &tenant, json!({"since": book.ago(DAY)})).await;
     assert_eq!(world.poll("slow-deliveries").await, 1);
     let total: usize = wanted.iter().map(|(_, number)| number).sum();
-    let recovery = progress(&world, &tenant, &id).await;
+    let mut recovery = progress(&world, &tenant, &id).await;
+    // On a busy machine, two seconds are not enough, and a message continues.
+    while recovery["done"] == false && world.poll("slow-deliveries").await == 1 {
+        recovery = progress(&world, &tenant, &id).await;
+    }
     assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(total), &json!(true)));
     assert_eq!(recovery["webhook_endpoint_id"], Value::Null);
     for endpoint in [&inactive, &pull] {
