@@ -3,5 +3,6 @@
 
 pub mod console;
 pub mod docs;
+pub mod invitation_link;
 pub mod sign_up;
 pub mod times;

@@ -110,6 +110,10 @@ const INVITED_BY: Limit = Limit {
 pub(super) const INVITATION_MAIL: Limit =
     Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600, about: None };
 
+/// Invitations that one client looks up without a session. A site that looks them up for its visitors is one client.
+pub const INVITE_DETAILS_CLIENT: Limit =
+    Limit { what: "invite_details_client", attempts: 600, window_seconds: 3600, about: None };
+
 /// Changes to one organization's notification address. Each sends two emails.
 const NOTIFIER: Limit = Limit {
     what: "notifier",

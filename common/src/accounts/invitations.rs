@@ -1,6 +1,7 @@
 //! Invitations to an organization. An owner invites an address, and the recipient accepts by signing up or by moving
 //! their account.
 
+pub mod links;
 pub mod received;
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, iter};
@@ -264,20 +265,14 @@ impl Invitations {
             .set(DELETE_AT, delete_at(expires_at))
     }
 
-    /// Finds the invitation `id` to the organization with `slug`, and checks that it can be accepted at `now`. A wrong
-    /// slug and an unknown id cause the same error, so callers cannot probe for ids.
+    /// Finds the invitation `id` to the organization with `slug`, and checks that it can be accepted at `now`.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Pending> {
-        let keys = [(&self.invitations, key(id)), (&self.organizations, pk(slug_key(slug)))];
-        let [invitation, slug_guard] = get_both(&self.dynamodb, keys, "reading an invitation").await?;
-        let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
+        let invitation = linked_item(&self.dynamodb, (&self.invitations, &self.organizations), id, slug).await?;
         let record = Record::new("invitation", &invitation);
         let organization: TenantId = record.parsed(ORGANIZATION_ID)?;
-        if Record::new("slug", &slug_guard).text(ORGANIZATION_ID)? != organization.as_str() {
-            return Err(NOT_FOUND);
-        }
         if record.text(STATUS)? != PENDING {
             return Err(Error::Conflict(Conflict::InvitationUsed));
         }
@@ -346,6 +341,22 @@ impl Invitations {
     fn change_status(&self, id: impl ToString, to: &str) -> Update {
         Update::of(&self.invitations, key(id)).set(STATUS, text(to)).only_if(STATUS.equals(text(PENDING)))
     }
+}
+
+/// Reads the item of the invitation `id` to the organization with `slug`. A wrong slug and an unknown id cause the same
+/// error, so callers cannot probe for ids.
+async fn linked_item(
+    dynamodb: &Client,
+    (invitations, organizations): (&String, &String),
+    id: InvitationId,
+    slug: &Slug,
+) -> Result<Item> {
+    let keys = [(invitations, key(id)), (organizations, pk(slug_key(slug)))];
+    let [invitation, slug_guard] = get_both(dynamodb, keys, "reading an invitation").await?;
+    let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
+    let invites_to = Record::new("invitation", &invitation).text(ORGANIZATION_ID)?;
+    let is_theirs = Record::new("slug", &slug_guard).text(ORGANIZATION_ID)? == invites_to;
+    if is_theirs { Ok(invitation) } else { Err(NOT_FOUND) }
 }
 
 /// Deletes all invitations to `organization`, and the pointers to them. An interrupted call can be repeated.

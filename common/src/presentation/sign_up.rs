@@ -12,8 +12,9 @@ use crate::{
     },
     base_url::BaseUrl,
     http::{Fields, Rejected, WithCookies, cookies::session_cookie},
-    id::{InvitationId, TenantId, UserId},
+    id::{TenantId, UserId},
     name::{Name, Slug},
+    presentation::invitation_link::{self, InvitationLink},
 };
 
 /// Reads the founder of an organization.
@@ -48,12 +49,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
 
 /// Reads the invitee who accepts an invitation.
 pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
-    let invitation = fields
-        .about("The id of the invitation, from the link in the invitation email.")
-        .text("invitationId", InvitationId::parse);
-    let slug = fields
-        .about("The slug of the organization that invited you, from the same link.")
-        .text("tenantSlug", Slug::parse);
+    let link = invitation_link::read(fields);
     let name = fields.about("Your name, shown to members of the organization and in emails.").text("name", Name::parse);
     let password = fields.about("The password for signing in.").text("password", Password::parse);
     let token = fields
@@ -64,7 +60,8 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
         .example("_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs")
         .optional_text("token", |text| Ok(text.to_owned()));
     let token = token?.and_then(|text| Token::parse(&text));
-    Ok(Invitee { invitation: invitation?, slug: slug?, name: name?, password: password?, token })
+    let InvitationLink { invitation, slug } = link?;
+    Ok(Invitee { invitation, slug, name: name?, password: password?, token })
 }
 
 /// The response to a sign-up.

@@ -20,6 +20,7 @@ use common::{
     http::{Call, Fault, Fields, Reason, Rejected, Route, Session, SignedIn},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
+    presentation::invitation_link,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -113,13 +114,8 @@ struct Acceptance {
 impl Acceptance {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let which = Which::read(fields, AcceptInvitation::NAMES.invitation_id);
-        let may_end = fields
-            .about(
-                "Whether to delete the caller's organization, with its endpoints, deliveries, API keys and invitations, \
-                 if the caller is its last member. With `false`, the default, the call is then rejected.",
-            )
-            .optional_bool(AcceptInvitation::NAMES.delete_organization);
-        Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })
+        let may_end = invitation_link::may_end(fields);
+        Ok(Self { invitation: which?.invitation, may_end: may_end? })
     }
 }
 

@@ -93,6 +93,19 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
             "password": "correct horse"}}"#,
     ),
     (
+        "auth-invite-details",
+        "POST",
+        "/v1/auth/inviteDetails",
+        r#"{"json": {"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000", "tenantSlug": "acme"}}"#,
+    ),
+    (
+        "auth-accept-invite-for-current-user",
+        "POST",
+        "/v1/auth/acceptInviteForCurrentUser",
+        r#"{"json": {"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000", "tenantSlug": "acme",
+            "deleteOrganization": true}}"#,
+    ),
+    (
         "auth-request-password-reset",
         "POST",
         "/v1/auth/requestPasswordReset",

@@ -6,4 +6,5 @@ mod invitations;
 mod members;
 mod moving;
 mod settings;
+mod site;
 mod two_factor;

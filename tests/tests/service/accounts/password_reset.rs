@@ -491,7 +491,7 @@ async fn open_to_unverified_sessions(world: &World) -> BTreeSet<String> {
     // Each route ignores the fields of the others. The password and the code are wrong, so nothing ends.
     let fields = json!({
         "email": "al@example.com", "newEmail": "al@example.com", "role": "member", "name": "Al", "data": {"name": "Al"},
-        "keyId": id, "invitationId": id, "memberId": id, "memberIdOrEmail": id, "password": "wrong", "code": "000000",
+        "keyId": id, "invitationId": id, "tenantSlug": "acme", "memberId": id, "memberIdOrEmail": id, "password": "wrong", "code": "000000",
         "currentPassword": "wrong", "newPassword": NEW, "token": "x", "requestId": id, "secret": "x",
     });
     let (mut open, mut number) = (BTreeSet::new(), 0);

@@ -10,6 +10,7 @@ const SILENT: [(&str, &[&str]); 5] = [
             "/api/auth/organization/set-active",
             "/api/auth/two-factor/get-totp-uri",
             "/v1/audit/list",
+            "/v1/auth/inviteDetails",
             "/v1/auth/status",
             "/v1/deliveries/get",
             "/v1/deliveries/list",

@@ -59,7 +59,9 @@ async fn every_binary_starts_answers_and_ends() {
         let body = serde_json::from_str::<Value>(body).unwrap_or_else(|_page| json!(body));
         let (status, expected) = match name {
             "auth-signup-and-create-org" => (200, body["json"]["emailVerified"] == false),
-            "auth-accept-invite-and-signup" => (404, body["json"]["message"] == "Invitation not found"),
+            "auth-accept-invite-and-signup" | "auth-invite-details" => {
+                (404, body["json"]["message"] == "Invitation not found")
+            }
             "auth-request-password-reset" => (200, body["json"]["status"] == "sent"),
             "auth-cli" => (200, body.is_null()),
             "auth-organization" => (401, body["code"] == "UNAUTHORIZED"),
@@ -69,7 +71,9 @@ async fn every_binary_starts_answers_and_ends() {
             "console-webhooks" => (303, answer["headers"]["location"] == "/signin?next=%2Fconsole"),
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),
             "auth-cli-login-poll" => (200, body["json"]["status"] == "expired"),
-            "auth-cli-login-approve" | "auth-status" => (401, body["json"]["code"] == "UNAUTHORIZED"),
+            "auth-cli-login-approve" | "auth-status" | "auth-accept-invite-for-current-user" => {
+                (401, body["json"]["code"] == "UNAUTHORIZED")
+            }
             "tenant-settings" => (200, body["json"]["debug_notification_email"] == "alerts@example.com"),
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),

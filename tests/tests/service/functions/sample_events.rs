@@ -20,10 +20,11 @@ async fn auth_signup_and_create_org() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auth_accept_invite_and_signup() {
-    let (status, body) =
-        invoke("auth-accept-invite-and-signup", &sample_event("auth-accept-invite-and-signup").to_string()).await;
-    assert_eq!((status, &body["json"]["message"]), (404, &json!("Invitation not found")));
+async fn auth_invitations() {
+    for function in ["auth-accept-invite-and-signup", "auth-invite-details"] {
+        let (status, body) = invoke(function, &sample_event(function).to_string()).await;
+        assert_eq!((status, &body["json"]["message"]), (404, &json!("Invitation not found")), "{function}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +80,7 @@ async fn console_webhooks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auth_cli_logins_and_status() {
+async fn auth_functions_with_a_session() {
     let event = |function| sample_event(function).to_string();
     let (status, body) = invoke("auth-cli-login-create", &event("auth-cli-login-create")).await;
     assert_eq!(status, 200, "{body}");
@@ -87,7 +88,9 @@ async fn auth_cli_logins_and_status() {
     assert_eq!((status, &body["json"]), (200, &json!({"status": "expired"})));
     let world = World::start().await;
     let cookie = world.tenant("acme").await.cookie;
-    for (function, expected) in [("auth-cli-login-approve", 404), ("auth-status", 200)] {
+    for (function, expected) in
+        [("auth-cli-login-approve", 404), ("auth-accept-invite-for-current-user", 404), ("auth-status", 200)]
+    {
         assert_eq!(invoke(function, &event(function)).await.0, 401, "{function}");
         let mut event = sample_event(function);
         event["cookies"] = json!([cookie]);

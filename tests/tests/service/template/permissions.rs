@@ -218,6 +218,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
         |item: &&Item| item.get("status").is_some_and(|status| status == &AttributeValue::S("pending".to_owned()));
     let pending = invited.iter().find(pending);
     let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a string");
+    world.rpc("", "auth/inviteDetails", json!({"invitationId": id, "tenantSlug": "acme"})).await.ok();
     let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
     let account = world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok().clone();
 
@@ -369,13 +370,30 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "correct-horse-battery"});
     world.rpc_by_session(&cookie, "webhooks/create", endpoint.clone()).await.ok();
     let mover = world.tenant("mover").await;
-    world.rpc(&mover.key, "webhooks/create", endpoint).await.ok();
+    world.rpc(&mover.key, "webhooks/create", endpoint.clone()).await.ok();
     let invitation = json!({"email": mover.email, "role": "member"});
     let invited = world.cli(&cookie, "organization/invite-member", invitation).await.body;
     assert_eq!(world.cli_get(&mover.cookie, "organization/list-user-invitations").await.status, 200);
     let accepting = json!({"invitationId": invited["id"], "deleteOrganization": true});
     assert_eq!(world.cli(&mover.cookie, "organization/accept-invitation", accepting).await.status, 200);
+    // The same through the other route, by the last member of another organization.
+    let second = world.tenant("second").await;
+    let third = world.member(&second, "third@example.com", "owner").await;
+    let invitation = json!({"email": third.email, "role": "member"});
+    let invited = world.cli(&cookie, "organization/invite-member", invitation).await.body;
+    let accepting = json!({"invitationId": invited["id"], "tenantSlug": tenant.slug});
+    // The first notice of an hour.
+    let is_counter = |item: &Item| item.get("kind").is_some_and(|kind| kind == &AttributeValue::S("alert".to_owned()));
+    assert_ne!(world.set_where("tokens", is_counter, &json!({"expires_at": 1})).await, 0);
+    world.rpc_by_session(&third.cookie, "auth/acceptInviteForCurrentUser", accepting).await.ok();
+    assert_eq!(world.cli(&third.cookie, "delete-user", json!({"password": PASSWORD})).await.status, 200);
+    world.rpc(&second.key, "webhooks/create", endpoint).await.ok();
+    let invitation = json!({"email": second.email, "role": "member"});
+    let invited = world.cli(&cookie, "organization/invite-member", invitation).await.body;
+    let accepting = json!({"invitationId": invited["id"], "tenantSlug": tenant.slug, "deleteOrganization": true});
+    world.rpc_by_session(&second.cookie, "auth/acceptInviteForCurrentUser", accepting).await.ok();
     let leaving = json!({"password": password});
+    assert_eq!(world.cli(&second.cookie, "delete-user", leaving.clone()).await.status, 200);
     assert_eq!(world.cli(&mover.cookie, "delete-user", leaving.clone()).await.status, 200);
     assert_eq!(world.cli(&cookie, "delete-user", leaving).await.status, 200);
     let later = Timestamp::now().after(Duration::from_secs(180));
@@ -390,9 +408,14 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
 /// These calls also identify the caller first, but do not accept a key.
 async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
-    for route in ["auth/cliLoginApprove", "auth/status"] {
+    let invitation = json!({"invitationId": tenant.id, "tenantSlug": "acme"});
+    for (route, fields, expected) in [
+        ("auth/cliLoginApprove", &login, 200),
+        ("auth/status", &login, 200),
+        ("auth/acceptInviteForCurrentUser", &invitation, 404),
+    ] {
         world.forget_uses().await;
-        assert_eq!(world.rpc_by_session(&tenant.cookie, route, login.clone()).await.status, 200, "{route}");
+        assert_eq!(world.rpc_by_session(&tenant.cookie, route, fields.clone()).await.status, expected, "{route}");
         // In the second call, the process has cached the key and reads the key and its user together.
         for _ in 0..2 {
             assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
