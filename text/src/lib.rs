@@ -141,14 +141,15 @@ impl<'a> Untrusted<'a> {
 }
 
 /// Returns text in which email programs find no address to turn into a link: a space follows the colon of a scheme, the
-/// `@` of a mailbox, and each dot before a label that may be a domain's last one. Numbers, times, versions and file
-/// positions stay as they are.
+/// `@` of a mailbox, and each dot before a label that may be a domain's last one. Numbers, times, versions, file
+/// positions and the ids of deliveries stay as they are.
 pub fn unlinked(text: &str) -> Cow<'_, str> {
     let (mut broken, mut copied, mut before) = (String::new(), 0, None);
     let mut characters = text.char_indices().peekable();
     while let Some((_, character)) = characters.next() {
         if let Some(&(next, after)) = characters.peek()
             && links(before, character, after)
+            && !(before.is_some_and(|before| before.is_ascii_digit()) && begins_with_a_hash(text.get(next..)))
         {
             broken.extend([text.get(copied..next).unwrap_or_default(), " "]);
             copied = next;
@@ -173,6 +174,14 @@ fn links(before: Option<char>, character: char, after: char) -> bool {
         '\\' => after == '\\' && before.is_none_or(|before| before.is_whitespace() || "(<".contains(before)),
         _ => false,
     }
+}
+
+/// Whether text begins with the last part of a delivery's id: 32 hexadecimal digits, which are not a top-level domain.
+fn begins_with_a_hash(text: Option<&str>) -> bool {
+    let Some((hash, rest)) = text.and_then(|text| text.split_at_checked(32)) else { return false };
+    hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && hash.contains(|c: char| c.is_ascii_digit())
+        && !rest.starts_with(is_of_a_label)
 }
 
 /// Whether `c` may occur in a domain's label, which may contain any letters and emoji.
@@ -409,6 +418,21 @@ mod tests {
         let mut finder = linkify::LinkFinder::new();
         finder.url_must_have_scheme(false);
         finder.links(text).map(|link| link.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_id_of_a_delivery_stays_whole_in_an_email() {
+        let id = "01a2265b-beab-7318-bed5-57c3eadbf25b.0.1795939876590.d20d28c272eabe30064e8a134c559298";
+        assert_eq!(unlinked(id), id);
+        for (text, shown) in [
+            ("1.d20d28c272eabe30064e8a134c55929", "1. d20d28c272eabe30064e8a134c55929"),
+            ("a.d20d28c272eabe30064e8a134c559298", "a. d20d28c272eabe30064e8a134c559298"),
+            ("1.d20d28c272eabe30064e8a134c559298.example", "1.d20d28c272eabe30064e8a134c559298. example"),
+            ("1.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1. aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+            ("1.d20d28c272eabe30064e8a134c559298-x", "1. d20d28c272eabe30064e8a134c559298-x"),
+        ] {
+            assert_eq!(unlinked(text), shown);
+        }
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl Alerts {
                 ),
                 Part::Facts(from(&device.address.to_string(), agent, now)),
                 Part::text(
-                    "If you did not change it, choose a new password. This also ends all sessions and revokes all API keys.",
+                    "If you did not change it, choose a new password. This also ends all sessions and revokes your \
+                     personal API keys.",
                 ),
                 Part::Button("Reset password", format!("{base}/reset-password")),
             ],
@@ -204,7 +205,7 @@ impl Alerts {
                 Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
                 Part::text(
                     "If this was not you, someone else knows your password. Choose a new one, which also ends all \
-                     sessions and API keys, then check your second factor.",
+                     sessions and revokes your personal API keys, then check your second factor.",
                 ),
                 Part::Button("Reset password", format!("{base}/reset-password")),
             ],
@@ -228,8 +229,8 @@ impl Alerts {
             "You joined another organization",
             &[
                 Part::text(
-                    "Your account accepted an invitation and left its previous organization. Your API keys for that \
-                     organization no longer work.",
+                    "Your account accepted an invitation and left its previous organization. Your personal API keys for \
+                     that organization no longer work.",
                 ),
                 Part::Facts(facts),
                 Part::text(
@@ -252,8 +253,8 @@ impl Alerts {
             "You were removed from an organization",
             &[
                 Part::Text(format!(
-                    "You were removed from the organization {}. Your account was deleted, and your sessions and API \
-                     keys no longer work.",
+                    "You were removed from the organization {}. Your account was deleted, and your sessions and \
+                     personal API keys no longer work.",
                     organization.name.as_str()
                 )),
                 Part::Facts(vec![("Removed by", by.name.as_str().to_owned()), ("Time", now.readable())]),

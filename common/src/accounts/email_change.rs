@@ -382,8 +382,8 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
             ),
             Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
             Part::text(
-                "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes all API keys, \
-                 removes a second factor that was enabled after the change, and lets you choose a new password.",
+                "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes your personal \
+                 API keys, removes a second factor that was enabled after the change, and lets you choose a new password.",
             ),
             Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),
         ],

@@ -181,6 +181,7 @@ fn effect(held: &Held) -> String {
     let until = until.readable();
     let count = match count {
         _ if !is_complete => "more than 1,000 deliveries are held".to_owned(),
+        0 => "no deliveries are held".to_owned(),
         1 => "1 delivery is held".to_owned(),
         count => format!("{count} deliveries are held"),
     };

@@ -6,6 +6,7 @@ mod bounces;
 mod consent;
 mod deletion;
 mod email_change;
+mod mail_walk;
 mod mails;
 mod password_change;
 mod password_reset;

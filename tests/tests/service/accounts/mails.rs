@@ -18,7 +18,7 @@ fn links(text: &str) -> Vec<String> {
 }
 
 /// The text of an HTML part, without its head and markup.
-fn words(html: &str) -> String {
+pub(super) fn words(html: &str) -> String {
     let body = html.split_once("<body>").expect("a body").1;
     let words: String =
         body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, words)| format!("{words} ")).collect();
@@ -26,12 +26,12 @@ fn words(html: &str) -> String {
 }
 
 /// The addresses of the links in an HTML part.
-fn targets(html: &str) -> Vec<&str> {
+pub(super) fn targets(html: &str) -> Vec<&str> {
     html.split("href=\"").skip(1).filter_map(|link| link.split('"').next()).collect()
 }
 
 /// Fails the test if an email has a link to another site, or a long line.
-fn check(world: &World, mail: &Value) {
+pub(super) fn check(world: &World, mail: &Value) {
     let (subject, plain, html) = (text(&mail["subject"]), text(&mail["text"]), text(&mail["html"]));
     assert_eq!(links(subject), [""; 0], "{subject}");
     for link in links(plain).iter().chain(&links(&words(html))).map(String::as_str).chain(targets(html)) {

@@ -118,7 +118,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
         "its deliveries failed for too long",
         "Failed deliveries: 4 or more\n",
         "are held instead",
-        "So far, 0 deliveries are held.",
+        "So far, no deliveries are held.",
         "are not sent automatically",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
     ] {
