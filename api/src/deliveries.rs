@@ -23,7 +23,8 @@ names! {
         Failed = "failed",
         /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
         Held = "held",
-        /// The endpoint was deleted, or stayed inactive for longer than deliveries are held.
+        /// The endpoint was deleted, or stayed inactive for longer than deliveries are held; or the delivery was erased
+        /// while it waited at a pull endpoint.
         Ended = "ended",
     }
 
@@ -346,7 +347,8 @@ pub struct Counts {
     /// The number of deliveries that are held, because their endpoint is inactive or because no program has received
     /// them yet.
     pub held: u32,
-    /// The number of deliveries that ended because their endpoint was deleted.
+    /// The number of deliveries that ended because their endpoint was deleted, or because they were erased while they
+    /// waited at a pull endpoint.
     pub ended: u32,
 }
 

@@ -254,7 +254,8 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be resent".to_owned(),
         Conflict::DeliveryPending => {
-            "A delivery that is waiting for an attempt cannot be erased. Try again once it is delivered or has failed"
+            "A delivery that is waiting for an attempt, or that a client is processing, cannot be erased. Try again once \
+             it is delivered or has failed"
                 .to_owned()
         }
         Conflict::EndpointInactive => {

@@ -148,6 +148,10 @@ pub const LINES: &[Line] = lines! {
         "A tenant's endpoints could not be read. SQS redelivers the records of its events."
     WARN "recovery.delayed" [tenant, recovery_id, error]
         "The message for a new recovery could not be sent. The next sweep begins the recovery."
+    ERROR "endpoint.unended" [tenant, endpoint, error]
+        "The deliveries of a deleted endpoint could not be ended. The next sweep tries again."
+    ERROR "ending.unreadable" [partition, error]
+        "The item of a deleted endpoint cannot be read, so its deliveries end later. Repair or delete the item."
     ERROR "recovery.failed" [tenant, recovery_id, error]
         "A recovery was interrupted. It resumes a minute later."
     ERROR "recovery.unreadable" [partition, error]

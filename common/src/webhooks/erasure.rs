@@ -62,15 +62,16 @@ impl Erasure<'_> {
     /// Erases a job's deliveries, starting at the cursor.
     ///
     /// # Errors
-    /// One of them is pending.
+    /// One of them is pending, or a client has a lease of it.
     pub async fn of_job(self, job_id: String, cursor: Option<Cursor>, failures: &JobFailures) -> Result<Erased> {
         self.record(TargetKind::Job, &job_id, []).await?;
+        let now = self.now;
         let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
-            .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.needs_payload() {
-                true => Err(Error::Conflict(Conflict::DeliveryPending)),
-                false => Ok(true),
+            .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.can_be_erased(now) {
+                false => Err(Error::Conflict(Conflict::DeliveryPending)),
+                true => Ok(true),
             })
             .await?;
         // The job may have failed without any delivery.

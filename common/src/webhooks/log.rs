@@ -16,12 +16,14 @@
 //! - Parked attempts: `parked/<tenant>`.
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
+//! - [Deleted endpoints](ending) whose deliveries the sweep ends: `ending/<tenant>`.
 //! - The index of jobs and `webhook-id`s, and the totals of each hour: `index/<tenant>`.
 //!
 //! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.
 
 pub mod count;
 pub mod due;
+pub mod ending;
 mod erase;
 mod index;
 mod items;

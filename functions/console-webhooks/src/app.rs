@@ -15,7 +15,7 @@ use common::{
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         erasure::Erasure,
         job_failures::JobFailures,
-        log::{Log, recovery::Selection},
+        log::{Log, ending::Endings, recovery::Selection},
         queue::{RecoveryQueue, SharedQueue},
     },
 };
@@ -28,6 +28,7 @@ common::from_env! {
         pub(crate) destinations: DestinationPolicy = DestinationPolicy::from_env,
         /// The time after which a failing endpoint is disabled. Zero means never.
         pub(crate) disable_after: Duration = disable_after,
+        pub(crate) endings: Endings,
         pub(crate) endpoints: Endpoints,
         pub(crate) failures: JobFailures,
         pub(crate) hold_for: HoldFor = HoldFor::from_env,

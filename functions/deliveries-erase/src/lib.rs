@@ -45,7 +45,8 @@ fn route() -> Route<App> {
         .summary("Erases the payload and responses of one delivery, of a job's deliveries, or of those of a period.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
-             or recovered. If any of the job's deliveries is pending, nothing is erased. If one is resent during the \
+             or recovered. One that waits at a pull endpoint ends, unless a client has leased it. If any other of the \
+             job's deliveries is pending, nothing is erased. If one is resent during the \
              call, other deliveries may be erased before the call is rejected. In a period, only deliveries that have \
              ended are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
              deliveries of an event to several endpoints can share a payload: it is removed from the table with the \

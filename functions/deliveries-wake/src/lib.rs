@@ -3,7 +3,7 @@
 //! SQS delays a message by at most 15 minutes. If a delivery waits longer, there is a due row in the minute of its
 //! attempt, and this function sends the message in that minute. A quarter of an hour later, it checks the rows of the
 //! minute again and wakes all deliveries that are still due, so a lost message never leaves a delivery waiting forever.
-//! It also continues recoveries, and sends the notices about endpoints and the emails about failed jobs.
+//! It also continues recoveries, ends the deliveries of deleted endpoints, and sends the notices about endpoints and the emails about failed jobs.
 //!
 //! Several sweepers share the work. Each has its own schedule and its own lease, so only one invocation at a time runs
 //! a given sweeper. A sweeper saves its progress after each minute, so a sweep that dies causes only a few duplicate
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::{job_failures::FailedJobs, notices::Notices, recipients::Recipients};
 
+mod ending;
 mod index;
 mod job_failures;
 mod mail;
@@ -137,14 +138,15 @@ impl App {
             return Ok(());
         };
         let woken = progress.woken;
-        let (swept, (), recovered, told) = futures::join!(
+        let (swept, (), recovered, ended, told) = futures::join!(
             self.sweep(sweeper, &mut progress, now, end),
             self.index(sweeper, woken, now, end),
             self.recover(sweeper, now, end),
+            self.end(sweeper, now, end),
             self.tell(sweeper, now, end),
         );
         let saved = self.log.save_sweep(sweeper, progress, true).await;
-        swept.and(told).and(recovered).and(saved)
+        swept.and(told).and(recovered).and(ended).and(saved)
     }
 
     /// Sends the notices about endpoints and the emails about failed jobs. There are only a few, so the first sweeper

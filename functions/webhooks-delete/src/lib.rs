@@ -11,12 +11,13 @@ use common::{
     http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
     id::EndpointId,
     timestamp::Timestamp,
-    webhooks::{delivery::Retention, endpoints::Endpoints},
+    webhooks::{delivery::Retention, endpoints::Endpoints, log::ending::Endings},
 };
 
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
+        endings: Endings,
         endpoints: Endpoints,
         retention: Retention = Retention::from_env,
     }
@@ -32,7 +33,10 @@ fn route() -> Route<App> {
         .scope(Scope::WebhooksWrite)
         .records(&[Action::WebhookDeleted])
         .summary("Deletes a webhook endpoint.")
-        .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log.")
+        .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log: those that are \
+             held or wait at a pull endpoint within two minutes, and others at their next attempt. A client can still \
+             settle the deliveries that it has leased. A delivery whose event arrived during the call ends within \
+             twenty minutes.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -50,6 +54,6 @@ impl Input {
 
 async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
     let remembered_until = app.retention.end(Timestamp::now());
-    app.endpoints.delete(&call.caller.organization, input.id, remembered_until).await?;
+    app.endpoints.delete(&call.caller.organization, input.id, &app.endings, remembered_until).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

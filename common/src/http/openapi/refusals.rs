@@ -175,8 +175,9 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
              resent. Ask the producer for a new event."
         }
         Reason::DeliveryPending => {
-            "The delivery is pending, so its payload is still needed. Wait until it is delivered or has failed, or disable \
-             its endpoint, which holds the delivery."
+            "The delivery is pending or leased by a client, so its payload is still needed. Wait until it is delivered or \
+             has failed, or disable its endpoint, which holds the delivery. One that waits at a pull endpoint can be \
+             erased once no client has leased it."
         }
         Reason::EndpointInactive => {
             "The endpoint is inactive, and its deliveries are held. Enable it with the `active` field of \

@@ -189,11 +189,15 @@ impl Delivery {
                 let pull = Some(Pull { due: Some(self.created_at), lease: None });
                 Self { status: Status::Held, pull, ..self.no_longer_due() }
             }
-            AttemptResult::NoEndpoint => {
-                Self { status: Status::Ended, pull: self.no_longer_taken(), ..self.no_longer_due() }
-            }
+            AttemptResult::NoEndpoint => self.ended(),
             AttemptResult::Expired => self.expired(now),
         }
+    }
+
+    /// Returns the state of a delivery that is neither sent nor received any more.
+    #[must_use]
+    pub fn ended(&self) -> Self {
+        Self { status: Status::Ended, pull: self.no_longer_taken(), ..self.no_longer_due() }
     }
 
     fn no_longer_due(&self) -> Self {
@@ -298,6 +302,18 @@ impl Delivery {
     /// Whether the delivery can still be sent or received, and therefore needs its payload.
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
+    }
+
+    /// Whether the delivery waits at a pull endpoint, and no client has a lease of it.
+    pub fn waits_for_client(&self, now: Timestamp) -> bool {
+        self.pull.as_ref().is_some_and(|pull| {
+            pull.due.is_some() && pull.lease.and_then(|lease| lease.ends).is_none_or(|ends| ends <= now)
+        })
+    }
+
+    /// Whether the delivery can be erased: it is not about to be sent, and no client is processing it.
+    pub fn can_be_erased(&self, now: Timestamp) -> bool {
+        !self.needs_payload() || self.waits_for_client(now)
     }
 
     /// Erases the receiver's text. The log erases the payload with it.

@@ -34,6 +34,7 @@ use crate::{
         delivery::{Delivery, DestinationId, Shard, Status},
         destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
         event::{EventName, PayloadForm},
+        log::ending::Endings,
     },
 };
 
@@ -254,19 +255,29 @@ impl Endpoints {
         }
     }
 
-    /// Deletes an endpoint and decrements the count. The log still lists its deliveries until `remembered_until`.
+    /// Deletes an endpoint and decrements the count. The sweep ends its waiting deliveries. The log still lists them until
+    /// `remembered_until`.
     ///
     /// # Errors
     /// The tenant has no such endpoint.
-    pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
+    pub async fn delete(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        endings: &Endings,
+        remembered_until: Timestamp,
+    ) -> Result<()> {
         let deleted = deleted(tenant, id, remembered_until);
         let endpoint = self.get(tenant, id, &[URL]).await?.ok_or(NOT_FOUND)?;
-        let target = audited::target(id, record(&endpoint).optional_text(URL));
-        Transaction::new("deleting an endpoint")
+        let url = record(&endpoint).optional_text(URL);
+        let target = audited::target(id, url);
+        let transaction = Transaction::new("deleting an endpoint")
             .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists())
             .or(NOT_FOUND)
             .put(&self.table, deleted)
-            .update(self.counter(tenant, -1))
+            .update(self.counter(tenant, -1));
+        endings
+            .note(transaction, tenant, id, url.is_none())
             .record(Entry::new(Action::WebhookDeleted, tenant, target))?
             .commit(&self.dynamodb)
             .await

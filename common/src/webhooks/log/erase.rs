@@ -1,7 +1,7 @@
 //! Erases one delivery's payload and responses, or deletes all of a tenant's deliveries.
 //!
 //! The state of an erased delivery remains, with the time of the erasure. It is changed first, on condition that no
-//! attempt is pending. From then on, the payload counts as deleted, and a resend that read it earlier fails. If a
+//! attempt is pending and no client has a lease. A delivery that waits at a pull endpoint ends. From then on, the payload counts as deleted, and a resend that read it earlier fails. If a
 //! process stops before it has erased the separate items, they are already invisible, and a repeated call erases them.
 //! The payload that an event's deliveries share is deleted with the last of them: the states are marked first, so of
 //! several concurrent calls, the last finds no other delivery. For a minute after the payload was stored, none of them
@@ -23,6 +23,7 @@ use super::{
     items::*,
     payload, recovery,
     search::id,
+    states::{PASSING, only_if_waiting, standing},
     table::{Log, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
 };
 use crate::{
@@ -57,23 +58,27 @@ impl Log {
     /// for [`Self::erase_shared`] if it shares its payload with others.
     ///
     /// # Errors
-    /// There is no such delivery, an attempt is pending, or the payload that it shares was stored within a minute.
+    /// There is no such delivery, an attempt is pending, a client has a lease, or the payload that it shares was stored within a minute.
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Delivery> {
         let erased = rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
             if before.erased_at.is_some() {
                 return Ok(Break(before));
             }
-            if before.needs_payload() || self.is_relied_on(tenant, &before, now).await? {
+            if !before.can_be_erased(now) || self.is_relied_on(tenant, &before, now).await? {
                 return Err(Error::Conflict(Conflict::DeliveryPending));
             }
             let update = self
                 .update(state_key(tenant, id))
                 .set(ERASED_AT, number(now.as_millisecond()))
                 .set_all(bare_attributes(before.earlier.clone(), before.last_attempt.clone()))
-                .remove(payload::ATTRIBUTES)
-                .only_if(STATUS.equals(text(before.status)))
-                .only_if(ATTEMPTS.equals(number(before.attempts.into())));
+                .remove(payload::ATTRIBUTES);
+            // A delivery without its payload cannot be received any more.
+            let update = match before.needs_payload() {
+                true => update.replace(&PASSING, standing(tenant, &before.ended())),
+                false => update,
+            };
+            let update = only_if_waiting(&before, update);
             Ok(if update.send(&self.dynamodb, ERASING).await? { Break(before) } else { Continue(()) })
         })
         .await?;

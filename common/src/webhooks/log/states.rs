@@ -11,6 +11,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
+    ending::Ending,
     index::is_late,
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
@@ -180,6 +181,13 @@ impl Log {
         self.execute(statements.collect()).await.iter().map(Result::is_ok).collect()
     }
 
+    /// Changes the state of a delivery that waits without being due for an attempt to `after`. Returns `false` if a client,
+    /// a resend or an erasure has changed the state in the meantime.
+    pub(super) async fn stop_waiting(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
+        let update = self.update(state_key(tenant, &after.id)).replace(&PASSING, standing(tenant, after));
+        only_if_waiting(before, update).send(&self.dynamodb, "ending a delivery").await
+    }
+
     /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a
     /// due row; the caller sends the message.
     ///
@@ -224,7 +232,8 @@ impl Log {
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
             let moved = if is_moved { self.payload_rows(tenant, id, &payload, now) } else { Vec::new() };
             let after = before.clone().reopened(trigger, due, now);
-            self.put_all([self.due_row(tenant, &after, now)]).await?;
+            let ending = Ending::of_resent(tenant, &after, now).map(Row);
+            self.put_all([self.due_row(tenant, &after, now)].into_iter().chain(ending)).await?;
             let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })
@@ -431,7 +440,19 @@ fn only_if_still(before: &Delivery, update: Update) -> Update {
         // A resend changes this time even if there has been no attempt.
         .only_if(FAILS_AT.equals(number(before.fails_at.as_millisecond())))
         .only_if(STATUS.equals(text(before.status)));
-    // A client may have received the delivery in the meantime.
+    only_if_not_taken(before, update)
+}
+
+/// Restricts an update to a state that no attempt, client or resend has changed. A held delivery may have no deadline, so
+/// its status and attempts decide.
+pub(super) fn only_if_waiting(before: &Delivery, update: Update) -> Update {
+    let update =
+        update.only_if(ATTEMPTS.equals(number(before.attempts.into()))).only_if(STATUS.equals(text(before.status)));
+    only_if_not_taken(before, update)
+}
+
+/// Restricts an update to a state that no client has received in the meantime.
+fn only_if_not_taken(before: &Delivery, update: Update) -> Update {
     match before.pull.as_ref().and_then(|pull| pull.due) {
         Some(due) => update.only_if(DUE.equals(number(due.as_millisecond()))),
         None => update,
@@ -443,7 +464,7 @@ fn unwritten() -> Error {
 }
 
 /// The attributes of [`standing`] that some statuses lack. They are removed if they are not set.
-const PASSING: [Attribute; 6] = [NEXT_ATTEMPT_AT, PARKED, OPEN, DUE, LEASE, LEASE_ENDS];
+pub(super) const PASSING: [Attribute; 6] = [NEXT_ATTEMPT_AT, PARKED, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
 fn attempt_key(number: u32) -> String {
@@ -451,7 +472,7 @@ fn attempt_key(number: u32) -> String {
 }
 
 /// The attributes that depend on the status. `delivered` needs only a few.
-fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
+pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
         let (shard, status) = (delivery.id.shard(), delivery.status);

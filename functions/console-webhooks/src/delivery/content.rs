@@ -2,6 +2,7 @@
 
 use common::{
     http::page::{Form, pretty, visible},
+    timestamp::Timestamp,
     webhooks::delivery::Delivery,
 };
 use maud::{Markup, html};
@@ -31,7 +32,7 @@ pub(super) fn body(payload: Option<&str>) -> Markup {
 /// The button that erases the delivery, unless its payload is still needed or was already erased.
 pub(super) fn erasure(delivery: &Delivery) -> Markup {
     html! {
-        @if delivery.erased_at.is_none() && !delivery.needs_payload() {
+        @if delivery.erased_at.is_none() && delivery.can_be_erased(Timestamp::now()) {
             details {
                 summary { "Erase payload and responses" }
                 p { "The delivery stays in the list with its attempts, but can no longer be resent." }

@@ -192,6 +192,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 },
                 (Status::Failed, _) => "This delivery won't be retried automatically.",
                 (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
+                (Status::Ended, _) if is_pulled && delivery.erased_at.is_some() => "Canceled: it was erased.",
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }

@@ -264,6 +264,6 @@ async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Re
 }
 
 async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
-    app.endpoints.delete(tenant, id, app.retention.end(Timestamp::now())).await?;
+    app.endpoints.delete(tenant, id, &app.endings, app.retention.end(Timestamp::now())).await?;
     Ok(Reply::Redirect { to: format!("/console?deleted={id}"), cookies: Vec::new() })
 }

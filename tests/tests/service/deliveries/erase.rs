@@ -90,28 +90,91 @@ async fn an_erased_delivery_keeps_only_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_waits_to_be_sent_or_received_is_refused() {
+async fn a_delivery_that_waits_to_be_sent_is_refused() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
     let pending = book.write_one(&tenant, draft(&book, &endpoint, "j", Status::Pending)).await;
-    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
-    world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok();
-    world.deliver(event(&tenant.id, "pulled")).await;
-    let waiting = world.log(&tenant.id).await.into_iter().find(|one| one.pull.is_some()).expect("it waits");
-    for delivery in [&pending, &waiting] {
-        let fields = json!({"delivery_id": delivery.id});
-        let refused = erase(&world, &tenant, fields.clone()).await;
-        assert_eq!(refused.error(), (409, "CONFLICT", "delivery_pending"));
-        assert!(read(&world, &tenant, "get", fields).await.ok()["payload"].is_string());
-    }
+    let fields = json!({"delivery_id": pending.id});
+    let refused = erase(&world, &tenant, fields.clone()).await;
+    assert_eq!(refused.error(), (409, "CONFLICT", "delivery_pending"));
+    assert!(read(&world, &tenant, "get", fields).await.ok()["payload"].is_string());
     for (fields, path) in [
         (json!({}), "delivery_id"),
         (json!({"delivery_id": pending.id, "job_id": "j"}), "job_id"),
         (json!({"job_id": "x".repeat(1025)}), "job_id"),
     ] {
         assert_eq!(erase(&world, &tenant, fields).await.issues()[0].0, path);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_waits_at_a_pull_endpoint_can_be_erased() {
+    let world = World::with(&[("LEASE_TIME", "1"), ("RETRY_SCHEDULE", "600")]).await;
+    let tenant = world.tenant("acme").await;
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let endpoint = json!({"webhook_endpoint_id": created.ok()["webhook_endpoint_id"]});
+    let receive =
+        async || world.rpc(&tenant.key, "deliveries/receive", endpoint.clone()).await.ok()["deliveries"].clone();
+    for job in ["retried", "leased", "held"] {
+        let mut finished = event(&tenant.id, job);
+        finished["result"] = json!(format!("{SECRET}{}", "x".repeat(700)));
+        world.deliver(finished).await;
+        if job == "held" {
+            continue;
+        }
+        let taken = receive().await[0].clone();
+        if job == "retried" {
+            let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 500});
+            world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
+        }
+    }
+    for by_job in [json!({"job_id": "leased"}), json!({"delivery_id": found(&world, &tenant, "leased").await.id})] {
+        assert_eq!(erase(&world, &tenant, by_job).await.error(), (409, "CONFLICT", "delivery_pending"));
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(1_050)).await;
+    for job in ["held", "retried", "leased"] {
+        let fields = json!({"delivery_id": found(&world, &tenant, job).await.id});
+        for _repeated in 0..2 {
+            erase(&world, &tenant, fields.clone()).await.ok();
+        }
+        let shown = read(&world, &tenant, "get", fields.clone()).await.ok().clone();
+        assert_eq!(
+            (&shown["delivery"]["status"], &shown["payload"]),
+            (&json!("ended"), &json!(null)),
+            "{job}: {shown}"
+        );
+        assert!(shown["delivery"]["erased_at"].is_string());
+        let resent = world.rpc(&tenant.key, "deliveries/resend", fields).await;
+        assert_eq!(resent.error(), (409, "CONFLICT", "payload_not_kept"));
+    }
+    assert_eq!(receive().await, json!([]));
+    let open = world.rpc(&tenant.key, "deliveries/stats", json!({})).await.ok()["open"].clone();
+    assert_eq!((&open["pending"]["count"], &open["held"]["count"]), (&json!(0), &json!(0)));
+    assert!(!is_anything_left(&world).await);
+}
+
+async fn found(world: &World, tenant: &Tenant, job: &str) -> Delivery {
+    world.log(&tenant.id).await.into_iter().find(|delivery| delivery.job_id == job).expect("a delivery")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_receives_a_delivery_or_it_is_erased() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let endpoint = json!({"webhook_endpoint_id": created.ok()["webhook_endpoint_id"]});
+    for round in 0..12 {
+        let job = format!("j{round}");
+        world.deliver(event(&tenant.id, &job)).await;
+        let fields = json!({"delivery_id": found(&world, &tenant, &job).await.id});
+        let (erased, received) = tokio::join!(
+            erase(&world, &tenant, fields),
+            world.rpc(&tenant.key, "deliveries/receive", endpoint.clone())
+        );
+        let received = received.ok()["deliveries"].as_array().expect("deliveries").len();
+        assert_eq!((erased.status, received), if received == 0 { (200, 0) } else { (409, 1) });
     }
 }
 
