@@ -81,7 +81,7 @@ def deploy():
     resources = template["Resources"]
     for resource in resources.values():
         if resource["Type"] == "AWS::Serverless::Function":
-            # What `sam package` does.
+            # As `sam package` does.
             resource["Properties"]["CodeUri"] = f"s3://uploads/{resource['Properties']['CodeUri']}"
     # MiniStack supports no expressions of metrics.
     for name in [name for name, resource in resources.items() if "Metrics" in resource.get("Properties", {})]:

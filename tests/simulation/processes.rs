@@ -493,13 +493,17 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
     let is_due = first_wait.is_some_and(|minute| minute <= last) || first.is_some_and(|minute| minute <= last_checked);
     let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
+    let is_ending = |row: &Value| {
+        let looked_at = row["look_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
+        row.get("open").is_some() && looked_at.is_some_and(|at| at <= world.ms())
+    };
     // A repeated failure is reported no sooner than an hour after the last email.
     let waits = |row: &Value| {
         let mailed_at = row["mailed_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
         row["notice"]["S"] == "failures" && mailed_at.is_some_and(|at| world.ms() < at + 3_600_000)
     };
     let has_notice = stored.endpoints.iter().any(|row| row.get("notice").is_some() && !waits(row));
-    if !is_due && !has_notice && !stored.deliveries.iter().any(is_recovery) {
+    if !is_due && !has_notice && !stored.deliveries.iter().any(|row| is_recovery(row) || is_ending(row)) {
         return true;
     }
     let (woken_to, checked_to) =

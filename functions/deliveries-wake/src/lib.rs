@@ -3,7 +3,8 @@
 //! SQS delays a message by at most 15 minutes. If a delivery waits longer, there is a due row in the minute of its
 //! attempt, and this function sends the message in that minute. A quarter of an hour later, it checks the rows of the
 //! minute again and wakes all deliveries that are still due, so a lost message never leaves a delivery waiting forever.
-//! It also continues recoveries, ends the deliveries of deleted endpoints, and sends the notices about endpoints and the emails about failed jobs.
+//! It also continues recoveries, ends the deliveries of deleted endpoints, and sends the notices about endpoints and the
+//! emails about failed jobs.
 //!
 //! Several sweepers share the work. Each has its own schedule and its own lease, so only one invocation at a time runs
 //! a given sweeper. A sweeper saves its progress after each minute, so a sweep that dies causes only a few duplicate

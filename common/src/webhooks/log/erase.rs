@@ -1,8 +1,9 @@
 //! Erases one delivery's payload and responses, or deletes all of a tenant's deliveries.
 //!
 //! The state of an erased delivery remains, with the time of the erasure. It is changed first, on condition that no
-//! attempt is pending and no client has a lease. A delivery that waits at a pull endpoint ends. From then on, the payload counts as deleted, and a resend that read it earlier fails. If a
-//! process stops before it has erased the separate items, they are already invisible, and a repeated call erases them.
+//! attempt is pending and no client has a lease. A delivery that waits at a pull endpoint ends. From then on, the payload
+//! counts as deleted, and a resend that read it earlier fails. If a process stops before it has erased the separate
+//! items, they are already invisible, and a repeated call erases them.
 //! The payload that an event's deliveries share is deleted with the last of them: the states are marked first, so of
 //! several concurrent calls, the last finds no other delivery. For a minute after the payload was stored, none of them
 //! can be erased: the process that stored it may be about to write the state of another.
@@ -58,7 +59,8 @@ impl Log {
     /// for [`Self::erase_shared`] if it shares its payload with others.
     ///
     /// # Errors
-    /// There is no such delivery, an attempt is pending, a client has a lease, or the payload that it shares was stored within a minute.
+    /// There is no such delivery, an attempt is pending, a client has a lease, or the payload that it shares was stored
+    /// within a minute.
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Delivery> {
         let erased = rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
