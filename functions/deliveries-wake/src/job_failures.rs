@@ -1,4 +1,5 @@
-//! Emails organizations about their failed jobs, at most once an hour for each workflow.
+//! Emails organizations about their failed jobs, at most once an hour for each workflow. After the first emails of a day, one
+//! email is about all workflows that a sweep finds.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +18,7 @@ use common::{
     webhooks::job_failures::{Failing, JobFailures, MAILS_A_DAY, NoticeStep, Quota, WorkflowKey},
 };
 use futures::{StreamExt, stream};
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::time::Instant;
 
 use crate::recipients::Recipients;
 
@@ -27,6 +28,9 @@ mod mail;
 const ORGANIZATIONS: usize = 4;
 /// The maximum number of an organization's workflows that a sweep handles.
 const WORKFLOWS: usize = 100;
+/// The number of an organization's emails in a day that are about one workflow each. Later ones are about all workflows
+/// that the sweep has to report, so an outage of many workflows does not fill a mailbox.
+const SINGLE: i64 = 5;
 /// The maximum time that a sweep spends on these emails, so a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
 
@@ -37,6 +41,9 @@ pub(crate) struct FailedJobs {
     pub(crate) mailer: Mailer,
     pub(crate) recipients: Recipients,
 }
+
+/// The failures of a workflow that are due to be reported.
+type Notice = (WorkflowKey, Failing);
 
 /// The organization to email, or the reason why it is not emailed.
 enum Audience {
@@ -69,62 +76,63 @@ impl FailedJobs {
         end: Instant,
     ) -> Result<()> {
         workflows.sort_by_cached_key(|_| random::bytes::<4>());
-        let (mut told, audience) = (Ok(()), OnceCell::new());
-        for workflow in workflows.iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
-            match self.tell_of(&tenant, workflow, &audience, now).await {
-                Ok(true) => {}
-                // The day's limit has been reached.
-                Ok(false) => break,
+        let (mut told, mut due) = (Ok(()), Vec::new());
+        for workflow in workflows.into_iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
+            match self.due(&tenant, &workflow, now).await {
+                Ok(failing) => due.extend(failing.map(|failing| (workflow, failing))),
                 Err(error) => {
                     common::log!("job_failures.failed", %tenant, %workflow, ?error);
                     told = Err(error);
                 }
             }
         }
-        told
+        if due.is_empty() {
+            return told;
+        }
+        let sent = match self.audience(&tenant).await {
+            Ok(Audience::Told(organization, consent)) => self.mail_all(&organization, consent, due, now, end).await,
+            Ok(Audience::Not(reason)) => self.drop_all(&tenant, due, reason).await,
+            // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
+            Err(error) => {
+                not_sent(&tenant, &due, &error);
+                self.try_all(&tenant, due).await.map(drop)
+            }
+        };
+        told.and(sent)
     }
 
-    /// Sends the email about a workflow if it is due. Returns whether the organization may get more emails today.
-    async fn tell_of(
-        &self,
-        tenant: &TenantId,
-        workflow: &WorkflowKey,
-        audience: &OnceCell<Audience>,
-        now: Timestamp,
-    ) -> Result<bool> {
-        let Some(failing) = self.table.failing(tenant, workflow).await? else { return Ok(true) };
+    /// Reads a workflow's notice, if it is due.
+    async fn due(&self, tenant: &TenantId, workflow: &WorkflowKey, now: Timestamp) -> Result<Option<Failing>> {
+        let Some(failing) = self.table.failing(tenant, workflow).await? else { return Ok(None) };
         match failing.step(now) {
-            NoticeStep::Wait => Ok(true),
-            NoticeStep::Drop => self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true),
+            NoticeStep::Send => return Ok(Some(failing)),
+            NoticeStep::Wait => return Ok(None),
+            NoticeStep::Drop => {}
             NoticeStep::GiveUp => {
                 common::log!("job_failures.abandoned", %tenant, %workflow);
                 metrics::count("NoticeGivenUp");
-                self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
-            NoticeStep::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
-                Ok(Audience::Told(organization, consent)) => {
-                    self.mail((organization, *consent), workflow, failing, now).await
-                }
-                Ok(Audience::Not(reason)) => self.drop(tenant, workflow, &failing, reason).await,
-                // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
-                Err(error) => {
-                    not_sent(tenant, workflow, &error);
-                    self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
-                }
-            },
         }
+        self.table.drop_notice(tenant, workflow, &failing).await.map(|()| None)
     }
 
-    /// Drops a notice that is not sent for this reason. The organization may get more emails.
-    async fn drop(
-        &self,
-        tenant: &TenantId,
-        workflow: &WorkflowKey,
-        failing: &Failing,
-        reason: &'static str,
-    ) -> Result<bool> {
-        common::log!("job_failures.unreported", %tenant, %workflow, reason);
-        self.table.drop_notice(tenant, workflow, failing).await.map(|()| true)
+    /// Drops notices that are not sent for this reason.
+    async fn drop_all(&self, tenant: &TenantId, notices: Vec<Notice>, reason: &'static str) -> Result<()> {
+        for (workflow, failing) in notices {
+            common::log!("job_failures.unreported", %tenant, %workflow, reason);
+            self.table.drop_notice(tenant, &workflow, &failing).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts a try to send each of these notices. Returns those that no other process is sending.
+    async fn try_all(&self, tenant: &TenantId, notices: Vec<Notice>) -> Result<Vec<Notice>> {
+        let mut tried = Vec::new();
+        for (workflow, failing) in notices {
+            let failing = self.table.try_notice(tenant, &workflow, failing).await?;
+            tried.extend(failing.map(|failing| (workflow, failing)));
+        }
+        Ok(tried)
     }
 
     /// Finds the recipient. The owners choose the address, which may belong to another person, so at least one owner
@@ -146,46 +154,68 @@ impl FailedJobs {
         })
     }
 
-    /// Sends an email if the day's limit allows it. Returns whether the limit allows more.
+    /// Sends the emails about these notices, as far as the day's limit allows it.
+    async fn mail_all(
+        &self,
+        organization: &Organization,
+        consent: Consent,
+        mut due: Vec<Notice>,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<()> {
+        let tenant = &organization.id;
+        while !due.is_empty() && Instant::now() < end {
+            if !self.recipients.may_send(organization, consent, now).await? {
+                return self.drop_all(tenant, due, "limited").await;
+            }
+            // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.
+            let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(()) };
+            let others = if number <= SINGLE { due.split_off(1) } else { Vec::new() };
+            let notices = self.try_all(tenant, std::mem::replace(&mut due, others)).await?;
+            if notices.is_empty() || !self.mail(organization, consent, notices, number, now).await? {
+                self.table.give_back_mail(tenant, Quota::Failures, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an email about these notices, the `number`th of the day. Returns whether it was sent.
     async fn mail(
         &self,
-        (organization, consent): (&Organization, Consent),
-        workflow: &WorkflowKey,
-        failing: Failing,
+        organization: &Organization,
+        consent: Consent,
+        notices: Vec<Notice>,
+        number: i64,
         now: Timestamp,
     ) -> Result<bool> {
-        let tenant = &organization.id;
-        if !self.recipients.may_send(organization, consent, now).await? {
-            return self.drop(tenant, workflow, &failing, "limited").await;
-        }
-        // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.
-        let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(false) };
-        let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
-            return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
-        };
-        let is_last = number >= MAILS_A_DAY;
+        let (tenant, is_last) = (&organization.id, number >= MAILS_A_DAY);
         let sent = async {
             let addressee = self.recipients.addressee(organization, consent, now).await?;
+            let failing: Vec<_> = notices.iter().map(|(_, failing)| failing).collect();
             let mail = mail::about(addressee, &failing, is_last.then_some(now));
             self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await
         };
         // Only logged, because the organization's address may be wrong, which is not a failure of the sweep.
         if let Err(error) = sent.await {
-            not_sent(tenant, workflow, &error);
-            return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
+            not_sent(tenant, &notices, &error);
+            return Ok(false);
         }
-        let count = failing.count();
-        common::log!("job_failures.reported", %tenant, %workflow, failures = count.number);
         metrics::count("FailuresTold");
         if is_last {
             common::log!("job_failures.quota_reached", %tenant);
             metrics::count("FailureMailsUsedUp");
         }
-        self.table.reported(tenant, workflow, &failing, now).await?;
-        Ok(!is_last)
+        for (workflow, failing) in &notices {
+            let count = failing.count();
+            common::log!("job_failures.reported", %tenant, %workflow, failures = count.number);
+            self.table.reported(tenant, workflow, failing, now).await?;
+        }
+        Ok(true)
     }
 }
 
-fn not_sent(tenant: &TenantId, workflow: &WorkflowKey, error: &Error) {
-    common::log!("job_failures.email_failed", %tenant, %workflow, ?error);
+fn not_sent(tenant: &TenantId, notices: &[Notice], error: &Error) {
+    for (workflow, _) in notices {
+        common::log!("job_failures.email_failed", %tenant, %workflow, ?error);
+    }
 }

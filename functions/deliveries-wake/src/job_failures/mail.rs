@@ -1,6 +1,6 @@
 //! The emails about failed jobs.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use common::{
     accounts::mail::{Mail, Part, short},
@@ -17,11 +17,61 @@ use crate::recipients::Addressee;
 
 /// Workflow names are truncated to this many characters.
 const WORKFLOW: usize = 200;
+/// The number of workflows that an email about several lists, those with the most failures.
+const LISTED: usize = 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Builds the email about a workflow's failed jobs. For a recipient who agreed, it quotes untrusted text. `last_of` is set
-/// for the last email of a day.
-pub(crate) fn about(to: Addressee<'_>, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
+/// Builds the email about the failed jobs of these workflows. For a recipient who agreed, it quotes untrusted text.
+/// `last_of` is set for the last email of a day.
+pub(crate) fn about(to: Addressee<'_>, failing: &[&Failing], last_of: Option<Timestamp>) -> Mail {
+    let (subject, mut parts) = match failing {
+        [one] => of_one(&to, one),
+        several => of_several(&to, several),
+    };
+    if let Some(now) = last_of {
+        parts.push(Part::Text(format!(
+            "This is today's last email about failed jobs, for all workflows. Failures until {} are reported in later \
+             emails.",
+            now.day().after(DAY).readable()
+        )));
+    }
+    let why = to.why("Owners can change the address or turn off emails about failed jobs in the settings.");
+    Mail::unrequested(&subject, &parts, why, to.page)
+}
+
+/// The subject and the content of an email about several workflows: the number of failures for each, and links to them.
+fn of_several(to: &Addressee<'_>, failing: &[&Failing]) -> (String, Vec<Part>) {
+    let counts: Vec<_> = failing.iter().map(|failing| failing.count()).collect();
+    let number: u64 = counts.iter().map(|count| count.number).sum();
+    let about = if counts.iter().all(|count| count.is_exact) { "" } else { "about " };
+    let subject = format!("{} workflows: {about}{number} jobs failed", failing.len());
+    let facts = vec![("Workflows", failing.len().to_string()), ("New failures", format!("{about}{number}"))];
+    let mut parts = vec![Part::Text(format!("Jobs of {} have failed.", to.organization.as_str())), Part::Facts(facts)];
+    let mut worst: Vec<_> = failing.iter().zip(counts).collect();
+    worst.sort_by_key(|(_, count)| Reverse(count.number));
+    let lines = worst.iter().take(LISTED).map(|(failing, count)| {
+        let name = failing.workflow.as_deref().map_or_else(|| "none".to_owned(), short);
+        format!("{}{}: {name}", if count.is_exact { "" } else { "about " }, count.number)
+    });
+    let mut lines: Vec<_> = lines.collect();
+    if worst.len() > LISTED {
+        lines.push(format!("and {} more workflows", worst.len() - LISTED));
+    }
+    parts.push(Part::Text(lines.join("\n")));
+    let oldest = failing.iter().filter_map(|failing| failing.newest().last().map(|failure| failure.id.at())).min();
+    if let Some(oldest) = oldest {
+        let filters = [("event", EventName::Failed.as_str()), ("since", &oldest.to_string())];
+        parts.extend(to.links("View these and newer failures", deliveries(to.base, &filters)));
+    }
+    parts.push(Part::text(
+        "After the first emails of a day, an email is about all workflows that have failed by then. Each workflow is in at \
+         most one email an hour.",
+    ));
+    (subject, parts)
+}
+
+/// The subject and the content of an email about one workflow.
+fn of_one(to: &Addressee<'_>, failing: &Failing) -> (String, Vec<Part>) {
     let (base, organization) = (to.base, to.organization);
     let (count, newest) = (failing.count(), failing.newest());
     let about = if count.is_exact { "" } else { "about " };
@@ -58,15 +108,7 @@ pub(crate) fn about(to: Addressee<'_>, failing: &Failing, last_of: Option<Timest
         parts.extend(to.links("View these and newer failures", url));
     }
     parts.push(Part::text("While jobs of this workflow keep failing, we send an email at most once an hour."));
-    if let Some(now) = last_of {
-        parts.push(Part::Text(format!(
-            "This is today's last email about failed jobs, for all workflows. Failures until {} are reported in later \
-             emails.",
-            now.day().after(DAY).readable()
-        )));
-    }
-    let why = to.why("Owners can change the address or turn off emails about failed jobs in the settings.");
-    Mail::unrequested(&subject, &parts, why, to.page)
+    (subject, parts)
 }
 
 /// Whether deliveries can be found in the log by this workflow name: it must be complete and a string. (Producers may

@@ -310,6 +310,9 @@ async fn deliveries_and_jobs_fail(world: &World, tenant: &Tenant) {
             }
         }
         sweep(world, minute(0)).await;
+        for workflow in ["a", "b", "c", "d", "e", "f"] {
+            world.deliver(failed(&tenant.id, workflow, format!("job-{workflow} {agrees}"))).await;
+        }
         for job in ["3", "4"] {
             deliver("good", job).await;
         }

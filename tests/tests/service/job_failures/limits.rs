@@ -6,7 +6,7 @@ use std::{
 };
 
 use common::{timestamp::Timestamp, webhooks::job_failures::storm::Write};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{Call, Receiver, World, event, text};
 use tokio::time::Instant;
 
@@ -15,39 +15,84 @@ use crate::notices::sweep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Tomorrow's time after this many minutes. The tests that count a day's emails may run across midnight.
+fn tomorrow(minutes: u64) -> Timestamp {
+    Timestamp::now().day().after(DAY + Duration::from_secs(minutes * 60))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_five_emails_one_is_about_all_workflows() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for workflow in 0..30 {
+        for job in 0..=(workflow / 28) {
+            world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}."), job)).await;
+        }
+    }
+    world.enqueue("job-events", failed(&other.id, "other", 1)).await;
+    world.poll_all("job-events").await;
+    sweep(&world, tomorrow(1)).await;
+    let (mut singles, mut about) = (Vec::new(), Vec::new());
+    for mail in mails(&world).await {
+        let subject = text(&mail["subject"]).to_owned();
+        match subject.strip_prefix("Webhooks: Workflow ") {
+            Some(single) => singles.push(single.split(':').next().expect("a name").to_owned()),
+            None => about.push((subject, text(&mail["text"]).to_owned())),
+        }
+    }
+    assert!(singles.contains(&"other".to_owned()), "other organizations have their own five emails: {singles:?}");
+    let [(subject, all)] = &about[..] else { unreachable!("one email is about the others, not {about:?}") };
+    assert_eq!(singles.len(), 6);
+    assert!(subject.starts_with("Webhooks: 25 workflows: ") && subject.ends_with(" jobs failed"), "{subject}");
+    let listed = (0..30).filter(|workflow| all.contains(&format!(": workflow {workflow}.")));
+    assert_eq!(listed.count(), 20, "{all}");
+    for said in ["Workflows: 25", "and 5 more workflows", "/console/deliveries?event=job.failed&since="] {
+        assert!(all.contains(said), "{said}: {all}");
+    }
+    let twice = [28, 29].iter().find(|workflow| !singles.contains(&format!("workflow {workflow}.")));
+    assert!(
+        twice.is_none_or(|workflow| all.contains(&format!("2: workflow {workflow}."))),
+        "those with the most: {all}"
+    );
+
+    // Each of them is reported again after an hour only, and a new one at once.
+    world.deliver(failed(&acme.id, "workflow 7.", 9)).await;
+    world.deliver(failed(&acme.id, "new", 1)).await;
+    sweep(&world, tomorrow(2)).await;
+    assert_eq!(mails(&world).await.len(), 8);
+    assert_eq!(mails(&world).await[7]["subject"], "Webhooks: Workflow new: 1 job failed");
+    sweep(&world, tomorrow(62)).await;
+    assert_eq!(mails(&world).await[8]["subject"], "Webhooks: Workflow workflow 7.: 1 job failed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_organization_gets_fifty_emails_a_day() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
-    for workflow in 0..60 {
-        world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}"), 1)).await;
+    world.deliver(failed(&acme.id, "first", 1)).await;
+    sweep(&world, tomorrow(1)).await;
+    world.set("webhook-endpoints", ("webhook_endpoint_id", "#failure-mails"), json!({"mails": 48})).await;
+    for (minute, workflow) in [(2, "a"), (3, "b"), (4, "c")] {
+        world.deliver(failed(&acme.id, workflow, 1)).await;
+        world.deliver(failed(&acme.id, &format!("{workflow}{workflow}"), 1)).await;
+        sweep(&world, tomorrow(minute)).await;
     }
-    world.poll_all("job-events").await;
-    // The limit is used up for two days, because the test may run across midnight.
-    let tomorrow = Timestamp::now().day().after(DAY);
-    let at = |minutes: u64| tomorrow.after(Duration::from_secs(minutes * 60));
-    sweep(&world, at(1)).await;
-    world.deliver(failed(&acme.id, "workflow 60", 1)).await;
     world.deliver(failed(&other.id, "other", 1)).await;
-    sweep(&world, at(2)).await;
+    sweep(&world, tomorrow(5)).await;
     let mails_of_the_day = mails(&world).await;
-    assert_eq!(mails_of_the_day.len(), 51);
-    let last: Vec<_> = mails_of_the_day
-        .iter()
-        .filter(|mail| text(&mail["text"]).contains("today's last email about failed jobs"))
-        .collect();
-    assert_eq!(last.len(), 1);
-    assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");
-    assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).readable()), "{last:?}");
-    assert_eq!(reported(&world).await.pop(), Some(said("other", "1")), "other organizations still get emails");
+    assert_eq!(mails_of_the_day.len(), 4, "one about a, the fiftieth about b, and that of the other organization");
+    let is_last = |mail: &&Value| text(&mail["text"]).contains("today's last email about failed jobs");
+    let last: Vec<_> = mails_of_the_day.iter().filter(is_last).collect();
+    assert_eq!(last, [&mails_of_the_day[2]], "the fiftieth");
+    assert!(text(&last[0]["text"]).contains(&tomorrow(24 * 60).readable()), "{last:?}");
+    assert!(text(&mails_of_the_day[3]["subject"]).contains("other"), "other organizations still get emails");
     assert_eq!(tests::log::of_this_test().metric("FailureMailsUsedUp").len(), 1, "that is counted");
 
-    sweep(&world, at(24 * 60 + 1)).await;
-    let mut workflows: Vec<_> = reported(&world).await.into_iter().map(|(workflow, _)| workflow).collect();
-    assert_eq!(workflows.len(), 62, "the other emails are sent on the next day");
-    workflows.sort_unstable();
-    workflows.dedup();
-    assert_eq!(workflows.len(), 62, "each once");
+    sweep(&world, tomorrow(24 * 60 + 1)).await;
+    let later: Vec<_> = mails(&world).await.drain(4..).map(|mail| text(&mail["text"]).to_owned()).collect();
+    let reported =
+        |workflow: &str| later.iter().filter(|mail| mail.contains(&format!("Workflow: {workflow}\n"))).count();
+    assert_eq!((later.len(), reported("c"), reported("cc")), (2, 1, 1), "the others are reported on the next day");
 }
 
 /// The calls that the delivery function makes to tables.
