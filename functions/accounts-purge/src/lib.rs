@@ -118,7 +118,7 @@ impl App {
 
     /// Deletes the tenant's delivery log until the time runs out. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
-        self.log.forget_recoveries(tenant).await?;
+        self.log.forget_tasks(tenant).await?;
         self.log.forget_parked(tenant).await?;
         self.log.forget_index(tenant).await?;
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {

@@ -98,7 +98,7 @@ impl Ending {
     }
 
     fn key(&self) -> Key {
-        [format!("{PREFIX}{}", self.tenant), self.endpoint.to_string()]
+        [partition(&self.tenant), self.endpoint.to_string()]
     }
 
     fn to_item(&self) -> Item {
@@ -206,4 +206,9 @@ impl Log {
         };
         update.send(&self.dynamodb, DOING).await.map(drop)
     }
+}
+
+/// The partition of a tenant's items.
+pub(super) fn partition(tenant: &TenantId) -> String {
+    format!("{PREFIX}{tenant}")
 }

@@ -21,6 +21,7 @@ use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::At
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
+    ending,
     items::*,
     payload, recovery,
     search::id,
@@ -149,9 +150,13 @@ impl Log {
         Ok(states.last.is_some())
     }
 
-    pub async fn forget_recoveries(&self, tenant: &TenantId) -> Result<()> {
-        let keys = query_all(self.keys_in(recovery::partition(tenant)), FORGETTING).await?;
-        batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), FORGETTING).await
+    /// Deletes a deleted organization's recoveries, and the items of its deleted endpoints.
+    pub async fn forget_tasks(&self, tenant: &TenantId) -> Result<()> {
+        for partition in [recovery::partition(tenant), ending::partition(tenant)] {
+            let keys = query_all(self.keys_in(partition), FORGETTING).await?;
+            batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), FORGETTING).await?;
+        }
+        Ok(())
     }
 
     fn keys_in(&self, partition: String) -> QueryFluentBuilder {
