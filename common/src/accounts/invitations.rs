@@ -4,7 +4,7 @@
 pub mod links;
 pub mod received;
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt, iter};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, iter, time::Duration};
 
 pub use api::account::InvitationStatus;
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
@@ -74,6 +74,7 @@ pub struct NewInvitation {
 
 /// An invitation can be accepted for 7 days.
 const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
+const DAY_SECONDS: usize = 24 * 60 * 60;
 /// The table's TTL deletes an invitation 30 days after its expiry. Until then, the invitation is reported as expired or
 /// used.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
@@ -147,7 +148,7 @@ impl Invitations {
             let mut writes = self
                 .point_to(self.check_owner(doing, inviter), &invitation, expires_at, previous.as_ref())
                 .put_new(&self.invitations, INVITATION_ID, item)
-                .update(self.deliver(&invitation, expires_at));
+                .update(self.deliver(&invitation, expires_at, now));
             if let Some(Previous { id, pending: true }) = &previous {
                 let canceled = Entry::new(Action::InvitationCanceled, &invitation.organization, invitation.target());
                 writes = writes.update(self.change_status(id, CANCELED)).record(canceled)?;
@@ -259,8 +260,8 @@ impl Invitations {
     }
 
     /// Adds the invitation to the list for its address, which is shown to the recipient.
-    fn deliver(&self, invitation: &Invitation, expires_at: Timestamp) -> Update {
-        Update::of(&self.invitations, key(mailbox(&invitation.email)))
+    fn deliver(&self, invitation: &Invitation, expires_at: Timestamp, now: Timestamp) -> Update {
+        Update::of(&self.invitations, key(mailbox(&invitation.email, now)))
             .add(IDS, texts(iter::once(invitation.id.to_string().as_str())))
             .set(DELETE_AT, delete_at(expires_at))
     }
@@ -444,10 +445,18 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
 
-/// The key of the item that lists the invitations to an address. An address gets only a few a day, so the list stays
-/// small.
-fn mailbox(email: &Email) -> String {
-    format!("mailbox#{email}")
+/// The key of the item that lists the invitations to an address of a day. Each day has its own, because a list that grew
+/// for years could reach DynamoDB's limit of 400 KB, and then the address could not be invited.
+fn mailbox(email: &Email, day: Timestamp) -> String {
+    format!("mailbox#{email}#{}", day.day().as_second())
+}
+
+/// The keys of the items that list an address's invitations that can be accepted at `now`.
+fn mailboxes(email: &Email, now: Timestamp) -> Vec<Item> {
+    let seconds = u64::try_from(HOLDS_SECONDS).unwrap_or_default();
+    let days = (0..=seconds).step_by(DAY_SECONDS).map(|age| mailbox(email, now.before(Duration::from_secs(age))));
+    // Version 0.1.0 had one list.
+    days.chain([format!("mailbox#{email}")]).map(key).collect()
 }
 
 /// When the TTL deletes an invitation's items, in Unix time.
@@ -484,4 +493,22 @@ pub fn invitation_mail(
         ))],
         stop,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_valid_invitation_is_in_one_of_the_lists() {
+        let email = Email::parse("bo@example.com").expect("an address");
+        let hour = Duration::from_secs(60 * 60);
+        let now = Timestamp::parse("2026-03-01T05:30:00Z").expect("a time");
+        let lists = mailboxes(&email, now);
+        for age in 0..=7 * 24 {
+            let sent_in = key(mailbox(&email, now.before(hour * age)));
+            assert!(lists.contains(&sent_in), "{age} hours ago");
+        }
+        assert_eq!(lists.len(), 9, "eight days, and the list of version 0.1.0");
+    }
 }

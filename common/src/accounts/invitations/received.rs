@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{
     ACCEPTED, ACCEPTED_AT, EMAIL, EXPIRES_AT, IDS, Invitation, InvitationStatus, Invitations, Invited, NOT_FOUND,
-    REJECTED, USER_ID, key, mailbox,
+    REJECTED, USER_ID, key, mailboxes,
 };
 use crate::{
     accounts::{
@@ -82,11 +82,11 @@ impl Invitations {
         now: Timestamp,
     ) -> Result<Vec<(Invited, Organization)>> {
         let doing = "listing the invitations to an address";
-        let Some(mailbox) = get(&self.dynamodb, &self.invitations, key(mailbox(email)), doing).await? else {
-            return Ok(Vec::new());
-        };
-        let ids: Option<Vec<InvitationId>> = Record::new("mailbox", &mailbox).optional_set(IDS, InvitationId::parse)?;
-        let keys = ids.unwrap_or_default().into_iter().map(key).collect();
+        let mailboxes = batch_get(&self.dynamodb, &self.invitations, mailboxes(email, now), doing).await?;
+        let ids =
+            mailboxes.iter().map(|mailbox| Record::new("mailbox", mailbox).optional_set(IDS, InvitationId::parse));
+        let ids: Vec<Option<Vec<InvitationId>>> = ids.collect::<Result<_>>()?;
+        let keys = ids.into_iter().flatten().flatten().map(key).collect();
         let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;
         let mut received = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
         received.retain(|invited| invited.status == InvitationStatus::Pending && invited.expires_at > now);
