@@ -1,6 +1,6 @@
 //! Counts of deliveries by status and hour.
 //!
-//! Undelivered deliveries are counted through their [index](super::open). The others in the [totals](super::totals) of
+//! Undelivered deliveries are counted through their [index](super::open). The others in the totals of
 //! an hour were delivered. Only deliveries that no total contains yet are read, newest first, up to a bound; if older
 //! ones were not read, the counts include the start of the complete part. Tests are not counted.
 

@@ -2,7 +2,7 @@
 //! successful deliveries never enter the sparse index.
 //!
 //! A statement reads the keys in up to 50 partitions of the index, in one page or several: DynamoDB may answer a list of
-//! partitions ten at a time. If it finds [`READ`] keys, the partition where it stopped is counted by queries, up to
+//! partitions ten at a time. If it finds 300 keys, the partition where it stopped is counted by queries, up to
 //! [`MOST`] deliveries, and another statement continues after that partition. These queries return only the keys that
 //! are wanted. The index lags behind the table, usually by less than a second.
 
