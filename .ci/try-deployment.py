@@ -9,8 +9,8 @@ with the zip and the variables that it has in the stack, and passes HTTP calls a
 mappings. It does not check permissions: tests/tests/service/template/permissions.rs does.
 """
 
-import base64, contextlib, hashlib, hmac, http.client, http.server, json, logging, os, pathlib, platform, queue, re
-import shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, warnings, zipfile
+import base64, contextlib, email.policy, hashlib, hmac, http.client, http.server, json, logging, os, pathlib, platform
+import queue, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, warnings, zipfile
 
 PACKAGE = pathlib.Path(sys.argv[1])
 REGION = "eu-central-1"
@@ -290,8 +290,9 @@ def use(api, triggers):
     }
     origin = {"origin": f"https://{DOMAIN}"}
     api.rpc("auth/signupAndCreateOrg", account, origin)
-    [email] = ses_backends["123456789012"][REGION].sent_messages
-    token = re.search(rf"https://{DOMAIN}/verify-email\S*token=([A-Za-z0-9_-]+)", email.body)[1]
+    [sent] = ses_backends["123456789012"][REGION].sent_messages
+    mail = email.message_from_string(sent.raw_data, policy=email.policy.default).get_body(("plain",)).get_content()
+    token = re.search(rf"https://{DOMAIN}/verify-email\S*token=([A-Za-z0-9_-]+)", mail)[1]
     form = {"content-type": "application/x-www-form-urlencoded", **origin}
     api.call("POST", "/verify-email", urllib.parse.urlencode({"token": token}), form)
     json_of = {"content-type": "application/json", **origin}
