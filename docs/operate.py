@@ -100,8 +100,8 @@ def move(old, new):
         write("Update", USERS, [f"email#{new}"], "SET user_id = :u", "attribute_not_exists(pk)", u=user),
         write("Delete", USERS, [f"email#{old}"], condition="user_id = :u", u=user),
         write("Update", USERS, [f"user#{user}"],
-              "SET email = :new, email_verified = :false ADD session_epoch :many, key_epoch :many", "email = :old",
-              old=old, new=new, false=False, many=MANY))
+              "SET email = :new, email_verified = :false REMOVE pending_email ADD session_epoch :many, key_epoch :many",
+              "email = :old", old=old, new=new, false=False, many=MANY))
 
 
 def remove_second_factor(email):

@@ -15,8 +15,8 @@ use crate::{
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         two_factor::{self, FACTOR},
         users::{
-            CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, MOVES, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users,
-            pk, user_key,
+            CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, MOVES, PASSWORD_HASH, PENDING_EMAIL, SESSION_EPOCH, USER_ID,
+            User, Users, pk, user_key,
         },
     },
     audit::{self, Action, Entry},
@@ -95,7 +95,7 @@ impl PasswordResets {
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
-    /// suppressed, because the token proves access to the mailbox. If the email was not verified before, a stranger may
+    /// suppressed, because the token proves access to the mailbox. A requested change of the email is dropped. If the email was not verified before, a stranger may
     /// have signed up with it, so the account's second factor is removed, and notifications of the organization that it
     /// founded go to the user. Only one of several concurrent resets succeeds. The user is notified by email.
     ///
@@ -124,6 +124,8 @@ impl PasswordResets {
                 .set(EMAIL_VERIFIED, boolean(true))
                 .set(KEY_EPOCH, number(user.key_epoch + 1))
                 .add(SESSION_EPOCH, number(1))
+                // An intruder may have requested the change.
+                .remove([PENDING_EMAIL])
                 .only_if(EMAIL.equals(text(&user.email)))
                 .only_if(EMAIL_VERIFIED.equals(boolean(user.email_verified)))
                 .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));

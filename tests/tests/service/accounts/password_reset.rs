@@ -550,6 +550,7 @@ async fn a_first_verification_by_reset_takes_the_notifications_back() {
     let change = json!({"field": "debug_notification_email", "old": "stranger@example.net", "new": email});
     assert_eq!(entries["entries"][0]["changes"], json!([change]));
     assert_eq!(world.confirm(&taken).await.status, 400, "the stranger's link does not replace the address");
+    assert!(world.items("users").await.iter().all(|user| !user.contains_key("pending_email")));
 
     world.deliver(crate::job_failures::failed(id, "w", "j")).await;
     crate::notices::sweep(&world, crate::job_failures::later(0)).await;
