@@ -97,7 +97,7 @@ impl Settings {
     }
 
     /// If the notification address has changed, sends emails to the old and the new address, except to one whose owner
-    /// stopped them. The new address gets no email if it has got too many.
+    /// stopped them. An address whose owner has not agreed gets no email if it has got too many.
     async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) -> Result<()> {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {
@@ -105,12 +105,15 @@ impl Settings {
         }
         let (id, now) = (&after.id, Timestamp::now());
         let to_old = async {
-            if self.consents.is_stopped(id, old).await? {
+            let consent = self.consents.to_notifications(before).await?;
+            if consent == Consent::Stopped {
                 crate::log!("email.stopped", about = %id);
-                return Ok(());
+            } else if consent == Consent::Agreed || self.attempts.may_send(NOTIFIED, old, now).await? {
+                let stop = self.consents.link(base, id, old, now).await?;
+                self.mailer.send(old, moved_mail(base, after, consent, stop), id).await;
+            } else {
+                crate::log!("notifications.withheld", tenant = %id);
             }
-            let stop = self.consents.link(base, id, old, now).await?;
-            self.mailer.send(old, moved_mail(base, after, stop), id).await;
             Ok(())
         };
         let to_new = async {

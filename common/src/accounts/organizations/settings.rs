@@ -220,11 +220,15 @@ fn is_made(refused: Option<usize>) -> Result<bool> {
 const MOVED: &str = "The email address for notifications has changed";
 
 /// The email to an organization's previous notification address. The subject omits the name of the organization, which
-/// its founder chose. `stop` is the page that stops the emails.
-pub fn moved_mail(base: &BaseUrl, organization: &Organization, stop: String) -> Mail {
-    let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
-    let news =
-        format!("Notifications about failures in the organization {name} now go to {new} instead of this address.");
+/// its founder chose. An owner of the address who has not agreed may be a stranger, so they do not see the new address,
+/// which is text that an owner of the organization chose. `stop` is the page that stops the emails.
+pub fn moved_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> Mail {
+    let name = organization.name.as_str();
+    let to = match consent {
+        Consent::Agreed => format!("to {}", organization.debug_notification_email),
+        Consent::Unanswered | Consent::Stopped => "elsewhere".to_owned(),
+    };
+    let news = format!("Notifications about failures in the organization {name} now go {to} instead of this address.");
     let why = format!(
         "You received this email because this was the address for notifications. An owner of {name} changed it, and can \
          change it back."
