@@ -80,11 +80,17 @@ impl Alerts {
             Part::Facts(vec![("Time", now.readable())]),
         ];
         if !user.email_verified {
-            parts.push(Part::text(
-                "Your address was not confirmed before. If someone else signed up with it, they chose the names of the \
-                 account and of its organization, and the organization's slug: check them. Notifications now go to this \
-                 address.",
-            ));
+            parts.push(Part::text(match user.chose_email {
+                true => {
+                    "Your address was not confirmed before. If someone else signed up with it, they chose the names of the \
+                     account and of its organization, and the organization's slug: check them. Notifications now go to \
+                     this address."
+                }
+                false => {
+                    "Your address was not confirmed before. It was invited to the account's organization, which has other \
+                     members. If you did not accept the invitation, leave the organization."
+                }
+            }));
         }
         if !kept.is_empty() {
             parts.push(Part::text(

@@ -38,7 +38,12 @@ const EMAILS: [(&str, &str, &[&str]); 17] = [
     (
         "common/src/accounts/alerts.rs",
         "password_reset",
-        &["A link from an email was used", "Your address was not confirmed before.", "These API keys belong to"],
+        &[
+            "A link from an email was used",
+            "If someone else signed up with it,",
+            "If you did not accept the invitation,",
+            "These API keys belong to",
+        ],
     ),
     (
         "common/src/accounts/alerts.rs",
@@ -269,6 +274,12 @@ async fn strangers_are_written_to(world: &World, tenant: &Tenant) {
 
     let owner = Tenant { cookie: world.signed_in(&tenant.email, PASSWORD).await, ..tenant.clone() };
     let member = world.member(&owner, "al@example.com", "member").await;
+    // An inviter signed up with the address.
+    let invitation = json!({"email": "ed@example.com", "role": "member"});
+    let invited = world.cli(&owner.cookie, "organization/invite-member", invitation).await.body;
+    let joining = json!({"invitationId": invited["id"], "tenantSlug": owner.slug, "name": "Ed", "password": PASSWORD});
+    world.rpc("", "auth/acceptInviteAndSignup", joining).await.ok();
+    reset(world, "ed@example.com").await;
     let removal = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&owner.cookie, "organization/remove-member", removal).await.status, 200);
     let mover = world.tenant("mover").await;
