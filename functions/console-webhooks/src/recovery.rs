@@ -96,9 +96,15 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 
 async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     let (all, now) = (Filter::default(), Timestamp::now());
-    let (failed, console) = tokio::try_join!(Failed::read(app, tenant, &all, now), app.console(tenant, "/console"))?;
+    let (failed, recoveries, console) = tokio::try_join!(
+        Failed::read(app, tenant, &all, now),
+        app.log.recoveries(tenant, None),
+        app.console(tenant, "/console")
+    )?;
+    let running = running(&recoveries);
     let Some(since) = failed.oldest_at() else {
         let content = html! {
+            @if let Some(running) = &running { (running) }
             p { "Active endpoints and job callbacks have no failed deliveries." }
             p { a href="/console" { "Back to endpoints" } }
         };
@@ -106,6 +112,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     };
     let button = button(failed.all());
     let content = html! {
+        @if let Some(running) = &running { (running) }
         p { "Created since " (times::date(since)) ". They are resent at up to 100 per second." }
         ul {
             @for (endpoint, failed) in failed.endpoints.iter().take(NAMED) {
@@ -189,6 +196,19 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
                     (false, 0, _) => { strong { "Resending " (deliveries(left)) } ": starts within seconds." },
                     (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
                 }
+            }
+        }
+    })
+}
+
+/// The notice that a recovery of all endpoints is in progress, if one is.
+pub(crate) fn running(recoveries: &[Recovery]) -> Option<Markup> {
+    let running = recoveries.iter().find(|recovery| !recovery.done && recovery.selection.endpoint.is_none())?;
+    Some(html! {
+        div .notice role="status" {
+            p {
+                strong { "Resending the failed deliveries of all endpoints" } ": " (running.resent) " so far. "
+                a href={ (PATH) "?id=" (running.id) } { "View progress" }
             }
         }
     })

@@ -62,8 +62,9 @@ async fn ask(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
             (button(AGREE, "Receive emails again", false))
         } @else {
             p {
-                "An owner of " (names) " may send emails there about failures of endpoints and jobs, and invitations. If you \
-                 agree, the emails contain details, such as a job's error."
+                "Owners of " (named(&organization)) " may send emails to " strong { (visible(recipient.address.as_str())) }
+                " about failures of endpoints and jobs, and invitations. If you agree, the emails contain details, such as \
+                 a job's error."
             }
             (button(AGREE, "Receive emails with details", false))
             (button(STOP, "Stop all emails", true))
@@ -89,10 +90,14 @@ async fn answer(app: Arc<App>, _: Call<()>, form: Typed) -> Result<Page> {
     Ok(Page::new(if agrees { "You receive emails" } else { "Emails are stopped" }, content).done())
 }
 
-/// The organization and the address. A stranger may have chosen the name.
+/// The organization and the address.
 fn names(recipient: &Recipient, organization: &Organization) -> Markup {
-    let name = unlinked(organization.name.as_str());
-    html! { "the organization " strong { (visible(&name)) } " to " strong { (visible(recipient.address.as_str())) } }
+    html! { (named(organization)) " to " strong { (visible(recipient.address.as_str())) } }
+}
+
+/// The organization. A stranger may have chosen its name.
+fn named(organization: &Organization) -> Markup {
+    html! { "the organization " strong { (visible(&unlinked(organization.name.as_str()))) } }
 }
 
 fn button(action: &str, label: &str, is_secondary: bool) -> Markup {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::elsewhere::Elsewhere;
 use crate::{
     numbers::{Known, counted},
-    recovery::{PATH, button},
+    recovery::{PATH, button, running},
 };
 
 /// The notice, if more than one active endpoint has failed deliveries, or all are being recovered.
@@ -14,15 +14,9 @@ pub(super) fn notice(rows: &[Known], elsewhere: &[Elsewhere], unfinished: &[Reco
     let here = rows.iter().filter(|row| row.endpoint.active).map(|row| &row.open.failed);
     let others = elsewhere.iter().filter_map(Elsewhere::failed);
     let failed: Vec<&Backlog> = here.chain(others).filter(|failed| failed.count > 0).collect();
-    let running = unfinished.iter().find(|recovery| recovery.selection.endpoint.is_none());
     html! {
-        @if let Some(Recovery { id, resent, .. }) = running {
-            div .notice role="status" {
-                p {
-                    strong { "Resending the failed deliveries of all endpoints" } ": " (resent) " so far. "
-                    a href={ (PATH) "?id=" (id) } { "View progress" }
-                }
-            }
+        @if let Some(running) = running(unfinished) {
+            (running)
         } @else if failed.len() > 1 {
             div .notice.problem.bad {
                 p { strong { (counted(failed.len(), "endpoint has", "endpoints have")) " failed deliveries" } "." }

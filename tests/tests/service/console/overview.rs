@@ -402,7 +402,9 @@ async fn failed_deliveries_of_all_endpoints_are_resent_at_once() {
     );
     let page = browser.press("/console/recovery", &page, "Resend all 24 failed deliveries", &[]).await;
     says(&page, &["Resending 24 failed deliveries : starts within seconds."]);
-    says(&browser.open("/console").await, &["Resending the failed deliveries of all endpoints : 0 so far."]);
+    let running = "Resending the failed deliveries of all endpoints : 0 so far.";
+    says(&browser.open("/console").await, &[running]);
+    says(&browser.open("/console/recovery").await, &["Resend all 24 failed deliveries?", running, "View progress"]);
     world.poll("slow-deliveries").await;
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
     let id = stats.ok()["recoveries"][0]["recovery_id"].as_str().expect("an id").to_owned();
