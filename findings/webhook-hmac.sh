@@ -1,7 +1,7 @@
 #!/bin/bash
-# Debian 12's webhook 2.8.0 answers 500 to a wrong HMAC, also where `trigger-rule-mismatch-http-response-code` says 401, which
-# it uses for every other mismatch and for a missing signature. In an `or`, a wrong HMAC also ends the evaluation: a request
-# with the right token in the rule after it gets 500, and 200 without any signature. Hurt: operators whose alarms count a
+# Debian 12's webhook 2.8.0-4+b6 answers 500 to a wrong HMAC, also where `trigger-rule-mismatch-http-response-code` says
+# 401, which it uses for every other mismatch and for a missing signature. In an `or`, a wrong HMAC also ends the
+# evaluation: a request with the right token in the rule after it gets 500, and 200 without any signature. Hurt: operators whose alarms count a
 # forged request as a failure of the receiver, and those who accept either of two schemes while they change from one to
 # the other.
 # Usage: findings/webhook-hmac.sh. Needs apt-get of Debian 12, and curl. Fails if the behavior changes.
@@ -9,8 +9,8 @@ set -euo pipefail
 folder=$(mktemp --directory)
 trap 'kill "${server:-}" 2> /dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
-apt-get -o APT::Sandbox::User=root download --quiet --quiet webhook
-dpkg --extract webhook_2.8.0-*.deb .
+apt-get -o APT::Sandbox::User=root download --quiet --quiet webhook=2.8.0-4+b6
+dpkg --extract webhook_2.8.0-4+b6_*.deb .
 cat > hooks.py <<'PYTHON'
 import json
 
