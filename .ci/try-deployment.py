@@ -9,28 +9,18 @@ with the zip and the variables that it has in the stack, and passes HTTP calls a
 mappings. It does not check permissions: tests/tests/service/template/permissions.rs does.
 """
 
-import base64, contextlib, email.policy, hashlib, hmac, http.client, http.server, json, logging, os, pathlib, platform
-import queue, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, warnings, zipfile
+import base64, contextlib, email.policy, hashlib, http.client, http.server, json, logging, os, pathlib, platform, queue, re
+import shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, warnings, zipfile
+
+from deployed import PARAMETERS, REGION, STACK, free_port, isolate, verified
+from service import ACCOUNT
 
 PACKAGE = pathlib.Path(sys.argv[1])
-REGION = "eu-central-1"
-STACK = "webhooks"
 DOMAIN = "api.example.com"
-PARAMETERS = {
-    "MailFrom": "mail@example.com",
-    "MailIdentity": "example.com",
-    # The receiver runs on this machine.
-    "AllowHttpDestinations": "true",
-    "AllowedDestinations": "127.0.0.0/8",
-}
 # Seconds to wait for a process, a response or a delivery.
 PATIENCE = 60
 
-# Before the imports, which read them. The caller's settings must not lead to AWS or to a proxy.
-for name in [name for name in os.environ if name.startswith("AWS_")]:
-    del os.environ[name]
-os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-os.environ |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+isolate("x")
 
 import boto3, samcli, samtranslator.yaml_helper  # noqa: E402
 from moto.core.config import default_user_config  # noqa: E402
@@ -38,12 +28,6 @@ from moto.server import ThreadedMotoServer  # noqa: E402
 from moto.ses.models import ses_backends  # noqa: E402
 from samtranslator.translator.managed_policy_translator import ManagedPolicyLoader  # noqa: E402
 from samtranslator.translator.transform import transform  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def post(url, body):
@@ -272,24 +256,13 @@ def received(triggers, secret):
         triggers.run()
         time.sleep(0.05)
     headers, body = Receiver.requests.get()
-    signed = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
-    tag = base64.b64encode(hmac.digest(secret.encode(), signed, "sha256")).decode()
-    assert f"v1,{tag}" in headers["webhook-signature"].split(" "), headers
-    return headers["webhook-id"], json.loads(body)
+    return verified(headers, body, secret)
 
 
 def use(api, triggers):
     """Signs up, receives and resends a delivery, and opens its page."""
-    account = {
-        "name": "Ada Lovelace",
-        "email": "ada@example.com",
-        "password": "a long password",
-        "organizationName": "Analytical Engines",
-        "organizationSlug": "analytical-engines",
-        "debugNotificationEmail": "debug@example.com",
-    }
     origin = {"origin": f"https://{DOMAIN}"}
-    api.rpc("auth/signupAndCreateOrg", account, origin)
+    api.rpc("auth/signupAndCreateOrg", ACCOUNT, origin)
     [sent] = ses_backends["123456789012"][REGION].sent_messages
     mail = email.message_from_string(sent.raw_data, policy=email.policy.default).get_body(("plain",)).get_content()
     token = re.search(rf"https://{DOMAIN}/verify-email\S*token=([A-Za-z0-9_-]+)", mail)[1]

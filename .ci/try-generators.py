@@ -6,7 +6,9 @@ npm in its folder. For each generator, the result must compile, and a program in
 responses from the service. Takes up to a minute.
 """
 
-import http.server, importlib.util, json, os, pathlib, resource, shutil, subprocess, sys, tempfile, threading, time
+import http.server, os, pathlib, resource, shutil, subprocess, sys, tempfile, threading, time
+
+from service import new_organization, running
 
 LOCAL = sys.argv[1]
 HERE = pathlib.Path(__file__).parent
@@ -14,8 +16,6 @@ PACKAGES = pathlib.Path(sys.prefix)
 NODE_MODULES = PACKAGES / "node_modules"
 # Seconds for a command.
 PATIENCE = 120
-
-spec = importlib.util.spec_from_file_location("use_client", HERE / "use-client.py")
 
 PYTHON = PACKAGES / "bin"
 # Without the first two options, the models' names would be numbers in the order of the description. Without the others,
@@ -80,28 +80,14 @@ def run(name, command, folder, **variables):
     print(f"{name}: {pathlib.Path(command[0]).name}, {time.monotonic() - started:.1f} s, {cpu:.1f} s of CPU time", flush=True)
 
 
-def key_of_a_new_organization(service, mail):
-    """Uses the function of the neighbor, which reads its arguments when it is imported."""
-    sys.argv = ["use-client.py", LOCAL]
-    client = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(client)
-    return client.key_of_a_new_organization(service, mail)
-
-
 def use(folder):
     receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
-    ports = [word for name in ("api", "dynamodb", "sqs", "mail", "inbox") for word in (f"--{name}", "0")]
-    local = subprocess.Popen([LOCAL, "--memory", "--json", *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        ready = json.loads(local.stdout.readline())
-        key = key_of_a_new_organization(ready["api"], ready["mail"])
-        variables = {"SERVICE": ready["api"], "KEY": key, "RECEIVER": f"http://127.0.0.1:{receiver.server_port}/hook"}
+    with running(LOCAL) as stack:
+        _, key = new_organization(stack["api"], stack["mail"])
+        variables = {"SERVICE": stack["api"], "KEY": key, "RECEIVER": f"http://127.0.0.1:{receiver.server_port}/hook"}
         for name, command in CLIENTS.items():
             run(name, command, folder, **variables)
-    finally:
-        local.terminate()
-        local.wait()
 
 
 def main():
@@ -119,5 +105,4 @@ def main():
         use(folder)
 
 
-if __name__ == "__main__":
-    main()
+main()

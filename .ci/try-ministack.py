@@ -8,36 +8,21 @@ local runner. It deploys the template with CloudFormation, including SAM's trans
 and passes messages from queues to functions. It checks no permissions: tests/tests/service/template/permissions.rs does.
 """
 
-import base64, contextlib, hmac, http.client, http.server, json, os, pathlib, queue, re, socket, subprocess, sys, tempfile
-import threading, time, urllib.parse
+import contextlib, http.client, http.server, json, os, pathlib, queue, re, socket, subprocess, sys, tempfile, threading, time
+import urllib.parse
+
+import deployed
+from deployed import REGION, STACK, free_port, isolate, verified
+from service import ACCOUNT
 
 PACKAGE = pathlib.Path(sys.argv[1])
-REGION = "eu-central-1"
-STACK = "webhooks"
-PARAMETERS = {
-    "MailFrom": "mail@example.com",
-    "MailIdentity": "example.com",
-    # The receiver runs on this machine.
-    "AllowHttpDestinations": "true",
-    "AllowedDestinations": "127.0.0.0/8",
-    "RetrySchedule": "2,2",
-}
+PARAMETERS = deployed.PARAMETERS | {"RetrySchedule": "2,2"}
 # Seconds to wait for a deployment, a response or a delivery.
 PATIENCE = 120
 
-# Before the import, which reads them. The caller's settings must not lead to AWS or to a proxy.
-for name in [name for name in os.environ if name.startswith("AWS_")]:
-    del os.environ[name]
-os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "123456789012", "AWS_SECRET_ACCESS_KEY": "x"}
-os.environ |= {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+isolate("123456789012")
 
 import boto3, samtranslator.yaml_helper  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def until(result, about):
@@ -177,10 +162,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 def received(secret):
     """Waits for a request with a valid signature. Returns its id and event."""
     headers, body = Receiver.requests.get(timeout=PATIENCE)
-    signed = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
-    tag = base64.b64encode(hmac.digest(secret.encode(), signed, "sha256")).decode()
-    assert f"v1,{tag}" in headers["webhook-signature"].split(" "), headers
-    return headers["webhook-id"], json.loads(body)
+    return verified(headers, body, secret)
 
 
 def emails(address):
@@ -193,15 +175,7 @@ def emails(address):
 def use(address, outputs):
     """Signs up, receives a delivery at its second attempt, resends it, and opens the pages about it."""
     api = Api(address, outputs["ApiUrl"])
-    account = {
-        "name": "Ada Lovelace",
-        "email": "ada@example.com",
-        "password": "a long password",
-        "organizationName": "Analytical Engines",
-        "organizationSlug": "analytical-engines",
-        "debugNotificationEmail": "debug@example.com",
-    }
-    api.rpc("auth/signupAndCreateOrg", account)
+    api.rpc("auth/signupAndCreateOrg", ACCOUNT)
     found = until(lambda: re.search(r"(https?://[^/\s\"]+)/verify-email\S*?token=([A-Za-z0-9_-]+)", emails(address)), "no email")
     origin = {"origin": found[1]}
     form = {"content-type": "application/x-www-form-urlencoded", **origin}

@@ -5,7 +5,9 @@ LOCAL is the local runner. Needs schemathesis, in .ci/tools.txt. Fails if a resp
 the service accepts what the description forbids, or rejects what it permits. Takes up to two minutes.
 """
 
-import importlib.util, json, os, pathlib, re, subprocess, sys, tempfile, xml.etree.ElementTree
+import os, re, subprocess, sys, tempfile, xml.etree.ElementTree
+
+from service import new_organization, running
 
 LOCAL = sys.argv[1]
 # Routes that a key may call. The others end the session or the account that the calls need.
@@ -19,16 +21,6 @@ KNOWN = {
     "a host name": (r"Must have a valid host name and port", "JSON Schema has no format for the host in a URL"),
 }
 
-spec = importlib.util.spec_from_file_location("use_client", pathlib.Path(__file__).with_name("use-client.py"))
-
-
-def key_of_a_new_organization(service, mail):
-    """Uses the function of the neighbor, which reads its arguments when it is imported."""
-    sys.argv = ["use-client.py", LOCAL]
-    client = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(client)
-    return client.key_of_a_new_organization(service, mail)
-
 
 def failures(report):
     """The failures in a report, each with its operation."""
@@ -40,12 +32,9 @@ def failures(report):
 
 
 def main():
-    ports = [text for name in ("api", "dynamodb", "sqs", "mail", "inbox") for text in (f"--{name}", "0")]
-    local = subprocess.Popen([LOCAL, "--memory", "--json", *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        ready = json.loads(local.stdout.readline())
-        service = ready["api"]
-        key = key_of_a_new_organization(service, ready["mail"])
+    with running(LOCAL) as stack:
+        service = stack["api"]
+        _, key = new_organization(service, stack["mail"])
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report.xml")
             command = [
@@ -69,10 +58,6 @@ def main():
                     print(f"{operation}: {text}\n")
         print(f"{cases[1]} calls, {unknown} differences from the description")
         sys.exit(unknown > 0)
-    finally:
-        local.terminate()
-        local.wait()
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -5,11 +5,11 @@ LOCAL is the local runner. COMMAND starts the client, possibly in an emulator. F
 `listen`.
 """
 
-import http.client, http.server, json, os, queue, re, shutil, subprocess, sys, tempfile, threading, urllib.parse
+import http.server, json, os, queue, subprocess, sys, tempfile, threading
+
+from service import PATIENCE, new_organization, running
 
 LOCAL, *COMMAND = sys.argv[1:]
-# The time limit, which allows for slow emulators.
-PATIENCE = 120
 
 
 class Program(http.server.BaseHTTPRequestHandler):
@@ -25,43 +25,6 @@ class Program(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-def call(service, path, body, form=False, headers={}):
-    """Posts to the service. Returns the response and its cookies."""
-    connection = http.client.HTTPConnection(urllib.parse.urlsplit(service).netloc, timeout=PATIENCE)
-    body = urllib.parse.urlencode(body) if form else json.dumps(body)
-    kind = "application/x-www-form-urlencoded" if form else "application/json"
-    connection.request("POST", path, body, {"content-type": kind, **headers})
-    answer = connection.getresponse()
-    content = answer.read()
-    assert answer.status < 400, (path, answer.status, content)
-    cookies = "; ".join(cookie.split(";")[0] for cookie in answer.headers.get_all("set-cookie") or [])
-    return content, cookies
-
-
-def new_organization(service, mail):
-    """Signs up. Returns the id of the organization and an API key."""
-    account = {
-        "name": "Ada Lovelace",
-        "email": "ada@example.com",
-        "password": "a long password",
-        "organizationName": "Analytical Engines",
-        "organizationSlug": "analytical-engines",
-        "debugNotificationEmail": "debug@example.com",
-    }
-    created, cookies = call(service, "/v1/auth/signupAndCreateOrg", {"json": account})
-    connection = http.client.HTTPConnection(urllib.parse.urlsplit(mail).netloc)
-    connection.request("GET", "/messages")
-    [message] = json.load(connection.getresponse())
-    token = re.search("token=([A-Za-z0-9_-]+)", message["text"])[1]
-    call(service, "/verify-email", {"token": token}, form=True)
-    answer, _ = call(service, "/api/auth/api-key/create", {"name": "try"}, headers={"cookie": cookies, "origin": service})
-    return json.loads(created)["json"]["organizationId"], json.loads(answer)["key"]
-
-
-def key_of_a_new_organization(service, mail):
-    return new_organization(service, mail)[1]
 
 
 def fanfare(*arguments, input=""):
@@ -84,7 +47,7 @@ def use(stack):
     os.environ.pop("FANFARE_API_KEY", None)
     expect(fanfare("--help"), "Forward events to a local program", "Exit codes")
     expect(fanfare("completions", "powershell"), "Register-ArgumentCompleter")
-    key = key_of_a_new_organization(service, stack["mail"])
+    _, key = new_organization(service, stack["mail"])
     expect(fanfare("login", "--key", input=key), "ada@example.com, owner of Analytical Engines")
     # Uses the key that `login` has stored.
     assert json.loads(fanfare("--json", "whoami"))["user"]["email"] == "ada@example.com"
@@ -111,18 +74,10 @@ def use(stack):
 
 
 def main():
-    ports = [word for name in ("api", "dynamodb", "sqs", "mail", "inbox") for word in (f"--{name}", "0")]
-    local = subprocess.Popen([LOCAL, "--memory", "--json", *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    home = tempfile.mkdtemp()
-    os.environ["XDG_CONFIG_HOME"] = home
-    try:
-        use(json.loads(local.stdout.readline()))
-    finally:
-        local.terminate()
-        local.wait(PATIENCE)
-        shutil.rmtree(home)
+    with tempfile.TemporaryDirectory() as home, running(LOCAL) as stack:
+        os.environ["XDG_CONFIG_HOME"] = home
+        use(stack)
     print(f"{COMMAND[-1]}: signed in, sent an event and received it")
 
 
-if __name__ == "__main__":
-    main()
+main()
