@@ -1,7 +1,7 @@
-//! The fields of an invitation's link, and the consent to leave an organization, as several routes read them.
+//! The fields of an invitation's link, the consent to leave an organization, and the errors, as several routes have them.
 
 use crate::{
-    http::{Fields, Rejected},
+    http::{Fault, Fields, Reason, Rejected},
     id::InvitationId,
     name::Slug,
 };
@@ -11,6 +11,19 @@ pub struct InvitationLink {
     pub invitation: InvitationId,
     pub slug: Slug,
 }
+
+/// The errors of a call that accepts an invitation with the caller's account.
+pub const ACCEPTING: [Fault; 9] = [
+    Fault::EmailNotVerified,
+    Fault::NotTheRecipient,
+    Fault::NotFound,
+    Fault::Conflict(Reason::InvitationExpired),
+    Fault::Conflict(Reason::InvitationUsed),
+    Fault::Conflict(Reason::AlreadyAMember),
+    Fault::Conflict(Reason::LastOwner),
+    Fault::Conflict(Reason::LastMember),
+    Fault::Conflict(Reason::OrganizationChanged),
+];
 
 /// Reads the id of an invitation and the slug of its organization.
 pub fn read(fields: &mut Fields) -> Result<InvitationLink, Rejected> {

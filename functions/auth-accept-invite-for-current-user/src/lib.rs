@@ -8,7 +8,7 @@ use common::{
     audit::Action,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Session, SignedIn, Wire},
+    http::{Call, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
     id::TenantId,
     name::{Name, Slug},
     presentation::invitation_link::{self, InvitationLink},
@@ -39,17 +39,7 @@ fn route() -> Route<App> {
              stay valid, but their API keys stop working. A last member's organization is deleted, which requires \
              `deleteOrganization`. Accepting the same invitation again succeeds without further effect.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotTheRecipient,
-            Fault::NotFound,
-            Fault::Conflict(Reason::InvitationExpired),
-            Fault::Conflict(Reason::InvitationUsed),
-            Fault::Conflict(Reason::AlreadyAMember),
-            Fault::Conflict(Reason::LastOwner),
-            Fault::Conflict(Reason::LastMember),
-            Fault::Conflict(Reason::OrganizationChanged),
-        ])
+        .faults(&invitation_link::ACCEPTING)
 }
 
 /// The invitation, and whether the caller's organization may be deleted.

@@ -61,17 +61,7 @@ pub(crate) fn accept() -> Route<App> {
              `deleteOrganization`. Accepting the same invitation again succeeds without further effect. People without \
              an account accept with `/v1/auth/acceptInviteAndSignup`.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotTheRecipient,
-            Fault::NotFound,
-            Fault::Conflict(Reason::InvitationExpired),
-            Fault::Conflict(Reason::InvitationUsed),
-            Fault::Conflict(Reason::AlreadyAMember),
-            Fault::Conflict(Reason::LastOwner),
-            Fault::Conflict(Reason::LastMember),
-            Fault::Conflict(Reason::OrganizationChanged),
-        ])
+        .faults(&invitation_link::ACCEPTING)
 }
 
 pub(crate) fn reject() -> Route<App> {
