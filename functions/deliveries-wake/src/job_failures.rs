@@ -205,12 +205,16 @@ impl FailedJobs {
             common::log!("job_failures.quota_reached", %tenant);
             metrics::count("FailureMailsUsedUp");
         }
+        let mut reported = Ok(true);
         for (workflow, failing) in &notices {
             let count = failing.count();
             common::log!("job_failures.reported", %tenant, %workflow, failures = count.number);
-            self.table.reported(tenant, workflow, failing, now).await?;
+            // After a failed write, the next email reports the workflow again, but not the others.
+            if let Err(error) = self.table.reported(tenant, workflow, failing, now).await {
+                reported = Err(error);
+            }
         }
-        Ok(true)
+        reported
     }
 }
 

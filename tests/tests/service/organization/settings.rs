@@ -420,6 +420,9 @@ async fn an_address_gets_ten_emails_a_day_from_all_organizations() {
         "only the old address gets an email"
     );
     assert_eq!(read(&world, &tenants[2]).await, settings("busy@example.com", false));
+    let before = notified(&world).await.len();
     notify(&world, &tenants[2], "quiet@example.com").await.ok();
+    let quiet = [("quiet@example.com".to_owned(), true)];
+    assert_eq!(notified(&world).await[before..], quiet, "emails to an old address count, too");
     notify(&world, &tenants[0], "quiet@example.com").await.ok();
 }
