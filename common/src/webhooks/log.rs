@@ -35,6 +35,7 @@ pub mod pull;
 pub mod recovery;
 mod room;
 pub mod search;
+mod statement;
 mod states;
 mod table;
 mod totals;

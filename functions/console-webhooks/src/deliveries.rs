@@ -23,7 +23,7 @@ use common::{
         delivery::{DeliveryId, Status},
         endpoints::EndpointView,
         event::EventName,
-        log::search::Page as Found,
+        log::{open::STATUSES, search::Page as Found},
     },
 };
 use maud::{Markup, html};
@@ -102,7 +102,7 @@ async fn list(
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }
-                let open = app.log.open_in(tenant, std::slice::from_ref(&shards), filter, now).await?;
+                let open = app.log.open_in(tenant, std::slice::from_ref(&shards), &STATUSES, filter, now).await?;
                 Ok(open.into_iter().next())
             };
             let search = app.log.search(tenant, &shards, filter, cursor.as_ref(), LIMIT, now);

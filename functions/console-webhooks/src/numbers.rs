@@ -12,7 +12,6 @@ use common::{
         log::{
             count::{Details, Statistics},
             open::{Backlog, Open},
-            search::Filter,
         },
     },
 };
@@ -29,8 +28,6 @@ pub(crate) struct Known {
     pub(crate) oldest_pending: Option<Delivery>,
     /// The deliveries from the last 24 hours.
     pub(crate) counted: Statistics,
-    /// Whether delivered ones were counted. Otherwise, only `open` is known.
-    pub(crate) is_counted: bool,
     /// Details of the newest deliveries, on the endpoint's page.
     pub(crate) details: Details,
     /// Since when the endpoint is failing, if it is.
@@ -47,40 +44,30 @@ const CONCURRENCY: usize = 10;
 const LOOKED_AT: usize = 300;
 
 impl Known {
-    /// Reads the numbers of endpoints. Delivered deliveries are counted only for the first `counted` endpoints, and only
-    /// for these, undelivered ones that were created at `since` or later are listed.
+    /// Reads the numbers of endpoints. Of the undelivered deliveries, those that were created at `since` or later are
+    /// listed.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
         endpoints: Vec<EndpointView>,
-        counted: usize,
         since: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
-        let counted = counted.min(shards.len());
-        let (first, others) = shards.split_at(counted);
-        let all = Filter::default();
-        let (mut open, others) =
-            tokio::try_join!(app.log.open(tenant, first, since, now), app.log.open_in(tenant, others, &all, now))?;
-        open.extend(others);
-        let counting = app.log.count(tenant, first, &open, chart::since(now), READ, now);
+        let open = app.log.open(tenant, &shards, since, now).await?;
+        let counting = app.log.count(tenant, &shards, &open, chart::since(now), READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
-        let proving = Self::proven(app, tenant, endpoints.get(..counted).unwrap_or_default(), now);
+        let proving = Self::proven(app, tenant, &endpoints, now);
         let (statistics, read, proven) = tokio::try_join!(counting, app.log.known(tenant, &oldest), proving)?;
-        let (mut statistics, mut proven) = (statistics.into_iter(), proven.into_iter());
-        let known = endpoints.into_iter().zip(open).map(|(endpoint, open)| {
-            let statistics = statistics.next();
-            Self {
-                oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),
-                is_counted: statistics.is_some(),
-                counted: statistics.unwrap_or_default(),
-                details: Details::default(),
-                failing_since: endpoint.health.failing_since(now),
-                is_proven: proven.next().unwrap_or(true),
-                endpoint,
-                open,
-            }
+        let known = endpoints.into_iter().zip(open).zip(statistics).zip(proven);
+        let known = known.map(|(((endpoint, open), counted), is_proven)| Self {
+            oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),
+            counted,
+            details: Details::default(),
+            failing_since: endpoint.health.failing_since(now),
+            is_proven,
+            endpoint,
+            open,
         });
         Ok(known.collect())
     }

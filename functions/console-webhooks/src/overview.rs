@@ -34,10 +34,9 @@ use crate::{
 
 const FIELDS: [(&str, &str); 2] = [LIVE, ("deleted", "The id of a deleted endpoint, to confirm its deletion.")];
 
-/// The number of endpoints on a page. A request counts their undelivered deliveries, by a call for about every 16.
+/// The number of endpoints on a page. A statement counts the successes of about as many, and the undelivered deliveries
+/// of about 12.
 const SHOWN: usize = 50;
-/// The number of endpoints on a page whose delivered deliveries are also counted, because each needs a call.
-const COUNTED: usize = 10;
 /// An organization with more endpoints than this has a search and the states.
 const FEW: usize = 10;
 /// The maximum number of banners, so that the table stays visible.
@@ -66,7 +65,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let found = selection.apply(&mut endpoints, now);
     let (shown, pages) = selection.take(&mut endpoints, SHOWN);
     let (rows, elsewhere) = tokio::try_join!(
-        Known::read(&app, tenant, shown, COUNTED, Some(chart::since(now)), now),
+        Known::read(&app, tenant, shown, Some(chart::since(now)), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
     let (banners, more) = {
@@ -100,12 +99,6 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, now)) }
-            @if rows.len() > COUNTED {
-                p .soft {
-                    "Successes are counted only for the first " (COUNTED) " endpoints of a page. For another endpoint, "
-                    "search for it or open its page."
-                }
-            }
             (selection::other_pages(selection, pages))
         }
     };
@@ -144,11 +137,11 @@ impl Render for Troubles {
     }
 }
 
-/// The numbers of the counted endpoints: `In 24 hours, tests excluded: 200 delivered, 40 failed`. There are `all`
+/// The numbers of the endpoints in the table: `In 24 hours, tests excluded: 200 delivered, 40 failed`. There are `all`
 /// endpoints in total.
 fn totals(rows: &[Known], all: usize) -> Markup {
     let mut sum = Statistics::default();
-    for Known { counted, .. } in rows.iter().take(COUNTED) {
+    for Known { counted, .. } in rows {
         sum.total += counted.total;
         sum.complete_since = sum.complete_since.max(counted.complete_since);
         sum.open_since = sum.open_since.max(counted.open_since);
@@ -156,8 +149,7 @@ fn totals(rows: &[Known], all: usize) -> Markup {
     html! {
         @if !rows.is_empty() {
             " In 24 hours, tests excluded"
-            @if rows.len() > COUNTED { ", to the first " (COUNTED) " in the table" }
-            @else if rows.len() < all { ", to those in the table" }
+            @if rows.len() < all { ", to those in the table" }
             ": "
             @match chart::is_empty(&sum) { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
             "."

@@ -14,10 +14,10 @@ use common::{
     presentation::times::{self, moment},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DestinationId, SHARDS, Shard},
+        delivery::{DestinationId, SHARDS, Shard, Status},
         endpoints::EndpointView,
         log::{
-            open::Backlog,
+            open::{Backlog, Open},
             recovery::{Missed, Recovery, Selection},
             search::Filter,
         },
@@ -55,34 +55,53 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-/// The failed deliveries that a recovery of all endpoints resends.
-struct Failed {
+/// The failed deliveries that a recovery of all endpoints resends, and the pending ones.
+struct Unfinished {
     /// The active endpoints that have any.
-    endpoints: Vec<(EndpointView, Backlog)>,
-    callbacks: Backlog,
+    endpoints: Vec<(EndpointView, Open)>,
+    callbacks: Open,
     /// The number of inactive endpoints.
     inactive: usize,
 }
 
-impl Failed {
-    /// Reads those in the period of `filter`.
-    async fn read(app: &App, tenant: &TenantId, filter: &Filter, now: Timestamp) -> Result<Self> {
+impl Unfinished {
+    /// Reads those with one of these statuses in the period of `filter`.
+    async fn read(app: &App, tenant: &TenantId, statuses: &[Status], filter: &Filter, now: Timestamp) -> Result<Self> {
         let (active, inactive): (Vec<_>, Vec<_>) =
             app.endpoints.list(tenant).await?.into_iter().partition(|endpoint| endpoint.active);
         let mut destinations: Vec<_> = active.iter().map(EndpointView::shards).collect();
         destinations.push(Shard::first(DestinationId::Callback, SHARDS).collect());
-        let mut failed = app.log.failed_in(tenant, &destinations, filter, now).await?;
-        let callbacks = failed.pop().unwrap_or_default();
-        let endpoints = active.into_iter().zip(failed).filter(|(_, failed)| failed.count > 0).collect();
+        let mut open = app.log.open_in(tenant, &destinations, statuses, filter, now).await?;
+        let callbacks = open.pop().unwrap_or_default();
+        let has_any = |open: &Open| open.failed.count + open.pending.count > 0;
+        let endpoints = active.into_iter().zip(open).filter(|(_, open)| has_any(open)).collect();
         Ok(Self { endpoints, callbacks, inactive: inactive.len() })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Backlog> {
-        self.endpoints.iter().map(|(_, failed)| failed).chain([&self.callbacks])
+    fn all(&self) -> impl Iterator<Item = &Open> {
+        self.endpoints.iter().map(|(_, open)| open).chain([&self.callbacks])
     }
 
-    fn oldest_at(&self) -> Option<Timestamp> {
-        self.all().filter_map(Backlog::oldest_at).min()
+    fn failed(&self) -> impl Iterator<Item = &Backlog> {
+        self.all().map(|open| &open.failed)
+    }
+
+    /// The endpoints with failed deliveries, and the callbacks.
+    fn list(&self) -> Markup {
+        let failing: Vec<_> = self.endpoints.iter().filter(|(_, open)| open.failed.count > 0).collect();
+        let deliveries = |failed: &Backlog| counted(failed.number(), "failed delivery", "failed deliveries");
+        html! {
+            ul {
+                @for (endpoint, open) in failing.iter().take(NAMED) {
+                    li {
+                        a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
+                        (deliveries(&open.failed))
+                    }
+                }
+                @if failing.len() > NAMED { li { "and " (failing.len() - NAMED) " more endpoints" } }
+                @if self.callbacks.failed.count > 0 { li { "Job callbacks: " (deliveries(&self.callbacks.failed)) } }
+            }
+        }
     }
 }
 
@@ -97,12 +116,12 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     let (all, now) = (Filter::default(), Timestamp::now());
     let (failed, recoveries, console) = tokio::try_join!(
-        Failed::read(app, tenant, &all, now),
+        Unfinished::read(app, tenant, &[Status::Failed], &all, now),
         app.log.recoveries(tenant, None),
         app.console(tenant, "/console")
     )?;
     let running = running(&recoveries);
-    let Some(since) = failed.oldest_at() else {
+    let Some(since) = failed.failed().filter_map(Backlog::oldest_at).min() else {
         let content = html! {
             @if let Some(running) = &running { (running) }
             p { "Active endpoints and job callbacks have no failed deliveries." }
@@ -110,22 +129,11 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
         };
         return Ok(Page::new("Nothing to resend", content).within(console));
     };
-    let button = button(failed.all());
+    let button = button(failed.failed());
     let content = html! {
         @if let Some(running) = &running { (running) }
         p { "Created since " (times::date(since)) ". They are resent at up to 100 per second." }
-        ul {
-            @for (endpoint, failed) in failed.endpoints.iter().take(NAMED) {
-                li {
-                    a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
-                    (counted(failed.number(), "failed delivery", "failed deliveries"))
-                }
-            }
-            @if failed.endpoints.len() > NAMED { li { "and " (failed.endpoints.len() - NAMED) " more endpoints" } }
-            @if failed.callbacks.count > 0 {
-                li { "Job callbacks: " (counted(failed.callbacks.number(), "failed delivery", "failed deliveries")) }
-            }
-        }
+        (failed.list())
         @if failed.inactive > 0 {
             p { "Disabled endpoints are left out. To resend their deliveries, open the endpoint." }
         }
@@ -162,10 +170,9 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
     let (recoveries, console) = tokio::try_join!(app.log.recoveries(tenant, None), console)?;
     let is_it = |recovery: &Recovery| recovery.id.to_string() == id && recovery.selection.endpoint.is_none();
     let found = recoveries.into_iter().find(is_it);
-    let is_changing = found.as_ref().is_some_and(|recovery| !recovery.done);
-    let line = match &found {
+    let (line, is_changing) = match &found {
         Some(recovery) => line(app, tenant, recovery, now).await?,
-        None => html! { p { "This recovery is not one of the ten latest ones." } },
+        None => (html! { p { "This recovery is not one of the ten latest ones." } }, false),
     };
     let content = html! {
         (line)
@@ -179,26 +186,34 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
     Ok(Page::new("Recovery", content).actions(switch).live(is_live && is_changing).within(console))
 }
 
-/// The progress of a recovery of all endpoints. The total is the sum of the resent and the remaining deliveries.
-async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<Markup> {
+/// The progress of a recovery of all endpoints, and whether it is changing. The total is the sum of the resent and the
+/// remaining deliveries.
+async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<(Markup, bool)> {
     let Recovery { selection: Selection { time, .. }, resent, done, .. } = recovery;
     let period = Filter { since: Some(time.start), until: Some(time.end), ..Filter::default() };
-    let failed = Failed::read(app, tenant, &period, now).await?;
-    let left: usize = failed.all().map(|failed| failed.count).sum();
+    let left = Unfinished::read(app, tenant, &[Status::Failed, Status::Pending], &period, now).await?;
+    let sum = |count: fn(&Open) -> usize| left.all().map(count).sum::<usize>();
+    let (failed, pending) = (sum(|open| open.failed.count), sum(|open| open.pending.count));
     let resent = usize::try_from(*resent).unwrap_or(usize::MAX);
     let deliveries = |number: usize| counted(number, "failed delivery", "failed deliveries");
-    Ok(html! {
-        div .notice.good[*done && left == 0] role=[(!done).then_some("status")] {
+    let is_well = *done && failed + pending == 0;
+    let line = html! {
+        div .notice.good[is_well] role=[(!done).then_some("status")] {
             p {
-                @match (*done, resent, left) {
-                    (true, _, 0) => { strong { (deliveries(resent)) " resent" } "." },
-                    (true, ..) => { strong { (deliveries(resent)) " resent" } ". Failed now: " (left) "." },
-                    (false, 0, _) => { strong { "Resending " (deliveries(left)) } ": starts within seconds." },
-                    (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
+                @match (*done, resent) {
+                    (true, _) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
+                    (true, _) => {
+                        strong { (deliveries(resent)) " resent" } ". Of those created until " (times::date(time.end)) ", "
+                        (pending) " pending and " (failed) " failed now."
+                    },
+                    (false, 0) => { strong { "Resending " (deliveries(failed)) } ": starts within seconds." },
+                    (false, _) => { strong { "Resending: " (resent) " of " (deliveries(resent + failed)) } "." },
                 }
             }
+            @if *done && failed > 0 { (left.list()) }
         }
-    })
+    };
+    Ok((line, !*done || pending > 0))
 }
 
 /// The notice that a recovery of all endpoints is in progress, if one is.

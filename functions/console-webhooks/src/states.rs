@@ -33,8 +33,6 @@ pub(crate) enum State {
     Slow,
     /// Deliveries succeed.
     Healthy,
-    /// No problem is known. Successes were not counted.
-    Enabled,
     /// The endpoint has recent deliveries, and none of those that were read succeeded.
     Unproven,
     /// The endpoint has no recent deliveries except tests.
@@ -46,7 +44,7 @@ pub(crate) enum State {
 impl State {
     /// Derives the state from the endpoint's item and its deliveries.
     pub(crate) fn of(known: &Known) -> Self {
-        let Known { endpoint, open, oldest_pending, counted, is_counted, failing_since, is_proven, .. } = known;
+        let Known { endpoint, open, oldest_pending, counted, failing_since, is_proven, .. } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
         let (failed, held) = (open.failed.count, known.held().count);
         let is_late = matches!(endpoint.health.gate, Gate::Late { .. });
@@ -60,8 +58,7 @@ impl State {
             _ if oldest_pending.is_some() => Self::Waiting,
             _ if failed > 0 => Self::Failed(failed),
             _ if held > 0 => Self::Held(held),
-            _ if (counted.total.delivered > 0 || !is_counted) && is_late => Self::Slow,
-            _ if !is_counted => Self::Enabled,
+            _ if counted.total.delivered > 0 && is_late => Self::Slow,
             _ if counted.total.delivered > 0 => Self::Healthy,
             _ if counted.total != Counts::default() || counted.complete_since.is_some() => Self::Unproven,
             _ => Self::Idle,
@@ -91,7 +88,6 @@ impl State {
             Self::Held(number) => badge("held", BARS, &format!("{number} held")),
             Self::Slow => badge("wait", DISC, "Slow"),
             Self::Healthy => badge("good", DISC, "Healthy"),
-            Self::Enabled => badge("", DISC, "Enabled"),
             Self::Unproven => badge("", FRAME, "No recent success"),
             Self::Idle => badge("", FRAME, "No recent jobs"),
         }
@@ -117,7 +113,7 @@ impl State {
             Self::Slow => {
                 Some("The receiver takes more than a second to answer, so its deliveries may wait for each other.")
             }
-            Self::Failed(_) | Self::Held(_) | Self::Healthy | Self::Enabled | Self::Unproven | Self::Idle => None,
+            Self::Failed(_) | Self::Held(_) | Self::Healthy | Self::Unproven | Self::Idle => None,
         }
     }
 }

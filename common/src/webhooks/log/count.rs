@@ -1,8 +1,9 @@
 //! Counts of deliveries by status and hour.
 //!
 //! Undelivered deliveries are counted through their [index](super::open). The others in the totals of
-//! an hour were delivered. Only deliveries that no total contains yet are read, newest first, up to a bound; if older
-//! ones were not read, the counts include the start of the complete part. Tests are not counted.
+//! an hour were delivered. Only deliveries that no total contains yet are read. A statement reads those in up to 50
+//! shards; if there are too many, queries read the rest, newest first, up to a bound. If older ones were not read, the
+//! counts include the start of the complete part. Tests are not counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,8 @@ use super::{
     items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_AT, LAST_MS, MS, STATUS},
     open::{Backlog, Open},
     search::{Filter, KeyRange, id, moment},
-    table::Log,
+    statement::{PARTITIONS, SUCCESSES},
+    table::{Log, shard_key},
     totals::Totals,
 };
 use crate::{
@@ -80,6 +82,8 @@ struct Counted {
     next: Option<String>,
 }
 
+/// The number of successes after which a statement leaves the other shards to queries.
+const TOGETHER: usize = 2000;
 /// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;
 /// The length of the periods that are counted.
@@ -110,12 +114,13 @@ impl Log {
             let range = &range;
             shards.iter().map(move |shard| Part { destination, shard: *shard, range: range.clone(), most })
         });
-        let mut parts: Vec<_> = parts.collect();
         let since = totals.start(since);
         let mut counted = vec![Statistics { since: Some(since), ..Statistics::default() }; destinations.len()];
+        let (mut together, mut parts) = self.count_together(tenant, parts.collect(), &range).await?;
         for is_last in [false, true] {
             let calls: Vec<_> = parts.drain(..).map(|part| self.count_part(tenant, part)).collect();
-            let read: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+            let mut read: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+            read.append(&mut together);
             let unread = read.iter().filter(|part| part.next.is_some()).count();
             let left = most.saturating_sub(read.iter().map(|part| part.read).sum());
             for Counted { part, delivered, next, .. } in read {
@@ -140,6 +145,35 @@ impl Log {
             sum.hours.values().for_each(|counts| sum.total += *counts);
         }
         Ok(counted)
+    }
+
+    /// Counts the successes in `parts` by statements. Returns the parts that were counted, and the others.
+    async fn count_together(
+        &self,
+        tenant: &TenantId,
+        parts: Vec<Part>,
+        range: &KeyRange,
+    ) -> Result<(Vec<Counted>, Vec<Part>)> {
+        // A query reads one shard as well.
+        if parts.len() < 2 || range.is_empty() {
+            return Ok((Vec::new(), parts));
+        }
+        let mut shards: Vec<_> = parts.iter().map(|part| (shard_key(tenant, part.shard), part.shard)).collect();
+        shards.sort();
+        let reads = shards.chunks(PARTITIONS).map(|shards| self.select(&SUCCESSES, shards, range, TOGETHER));
+        let read: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let mut read: BTreeMap<_, _> = read.into_iter().flat_map(|selected| selected.whole).collect();
+        let (mut counted, mut others) = (Vec::new(), Vec::new());
+        for part in parts {
+            match read.remove(&part.shard) {
+                Some(items) => {
+                    let delivered: Vec<_> = items.iter().filter_map(|item| id(part.shard, item)).collect();
+                    counted.push(Counted { read: delivered.len(), part, delivered, next: None });
+                }
+                None => others.push(part),
+            }
+        }
+        Ok((counted, others))
     }
 
     async fn count_part(&self, tenant: &TenantId, part: Part) -> Result<Counted> {

@@ -1,10 +1,10 @@
 //! Counts undelivered deliveries exactly in a log of any size. Delivered states do not have to be read, because
 //! successful deliveries never enter the sparse index.
 //!
-//! A statement reads the keys in up to 50 partitions of the index, in one page or several: DynamoDB may answer a list of
-//! partitions ten at a time. If it finds 300 keys, the partition where it stopped is counted by queries, up to
-//! [`MOST`] deliveries, and another statement continues after that partition. These queries return only the keys that
-//! are wanted. The index lags behind the table, usually by less than a second.
+//! A [statement](super::statement) reads the keys in up to 50 partitions of the index. If it finds [`READ`] keys, the
+//! partition where it stopped is counted by queries, up to [`MOST`] deliveries, and another statement continues after
+//! that partition. These queries return only the keys that are wanted. The index lags behind the table, usually by less
+//! than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -12,16 +12,16 @@ use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::Se
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    items::{DELIVERY, OPEN},
+    items::DELIVERY,
     search::{Filter, KeyRange, id, just_before},
-    table::{INDEX, Log, index_key},
+    statement::{PARTITIONS, Selected, UNDELIVERED},
+    table::{Log, index_key},
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, QueryPage, Record, query_page, text},
+        dynamo::{Item, QueryPage, query_page},
         expression::select,
-        failure,
     },
     error::Result,
     id::TenantId,
@@ -59,12 +59,10 @@ pub struct Backlog {
 
 /// The maximum number of deliveries counted per status in a shard.
 pub const MOST: usize = 10_000;
-/// The number of keys that a statement reads.
-const READ: u16 = 300;
-/// The maximum number of partitions in a statement
-/// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
-const PARTITIONS: usize = 50;
-const STATUSES: [Status; 4] = [Status::Pending, Status::Failed, Status::Held, Status::Ended];
+/// The number of keys after which queries count, because they do not need keys.
+const READ: usize = 300;
+/// The statuses of undelivered deliveries.
+pub const STATUSES: [Status; 4] = [Status::Pending, Status::Failed, Status::Held, Status::Ended];
 const DOING: &str = "counting undelivered deliveries";
 
 /// A partition of the index, which contains a shard's deliveries with one status. `destination` is the index of the
@@ -97,29 +95,18 @@ impl Log {
         self.open_with(&STATUSES, tenant, destinations, &Asked { all, listed: Some(listed) }).await
     }
 
-    /// Counts the undelivered deliveries of each of `destinations` that were created in the period of `filter`.
+    /// Counts the undelivered deliveries of each of `destinations` that have one of these statuses and were created in the
+    /// period of `filter`.
     pub async fn open_in(
         &self,
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
+        statuses: &[Status],
         filter: &Filter,
         now: Timestamp,
     ) -> Result<Vec<Open>> {
         let asked = Asked { all: self.range(filter, None, now), listed: None };
-        self.open_with(&STATUSES, tenant, destinations, &asked).await
-    }
-
-    /// Counts the failed deliveries of each of `destinations` that were created in the period of `filter`.
-    pub async fn failed_in(
-        &self,
-        tenant: &TenantId,
-        destinations: &[Vec<Shard>],
-        filter: &Filter,
-        now: Timestamp,
-    ) -> Result<Vec<Backlog>> {
-        let asked = Asked { all: self.range(filter, None, now), listed: None };
-        let open = self.open_with(&[Status::Failed], tenant, destinations, &asked).await?;
-        Ok(open.into_iter().map(|open| open.failed).collect())
+        self.open_with(statuses, tenant, destinations, &asked).await
     }
 
     async fn open_with(
@@ -162,50 +149,16 @@ impl Log {
     ) -> Result<Vec<(Place, Backlog)>> {
         let mut read = Vec::new();
         while !places.is_empty() {
-            let (items, is_whole) = self.open_keys(places, &asked.all).await?;
-            let mut found = BTreeMap::<&str, Vec<&Item>>::new();
-            for item in &items {
-                found.entry(Record::new("delivery", item).text(OPEN)?).or_default().push(item);
-            }
-            let stopped = found.keys().next_back().and_then(|last| places.iter().position(|(key, _)| key == last));
-            let (whole, rest) = places.split_at(if is_whole { places.len() } else { stopped.unwrap_or_default() });
-            for (key, place) in whole {
-                let items = found.remove(key.as_str()).unwrap_or_default();
-                let ids = items.into_iter().filter_map(|item| id(place.shard, item));
-                read.push((*place, Backlog::whole(ids.collect())));
+            let Selected { whole, rest } = self.select(&UNDELIVERED, places, &asked.all, READ).await?;
+            for (place, items) in whole {
+                let ids = items.iter().filter_map(|item| id(place.shard, item));
+                read.push((place, Backlog::whole(ids.collect())));
             }
             let Some(((_, place), rest)) = rest.split_first() else { break };
             read.push((*place, self.count_open(tenant, *place, asked).await?));
             places = rest;
         }
         Ok(read)
-    }
-
-    /// Reads [`READ`] delivery keys or all from partitions of the index. Returns the keys, and whether there are no
-    /// others. Because of `ORDER BY`, only the last partition that was read, and those after it, can have more.
-    async fn open_keys(&self, places: &[(String, Place)], range: &KeyRange) -> Result<(Vec<Item>, bool)> {
-        let partitions = vec!["?"; places.len()].join(", ");
-        let statement = format!(
-            "SELECT \"open\", \"delivery\" FROM \"{}\".\"{INDEX}\" WHERE \"open\" IN [{partitions}] \
-             AND \"delivery\" BETWEEN ? AND ? ORDER BY \"open\"",
-            self.table
-        );
-        let keys = places.iter().map(|(key, _)| key).chain([range.start(), range.end()]);
-        let call = self.dynamodb.execute_statement().statement(statement).limit(READ.into());
-        let call = call.set_parameters(Some(keys.map(text).collect()));
-        let (mut found, mut token) = (Vec::new(), None);
-        // Each partition can end a page.
-        for _ in places {
-            let answer = Box::pin(call.clone().set_next_token(token).send()).await.map_err(failure(DOING))?;
-            found.extend(answer.items.unwrap_or_default());
-            token = answer.next_token;
-            // Each of the two means that there is more, but only a token continues the statement.
-            let is_whole = token.is_none() && answer.last_evaluated_key.is_none();
-            if token.is_none() || found.len() >= READ.into() {
-                return Ok((found, is_whole));
-            }
-        }
-        Ok((found, false))
     }
 
     /// Counts up to [`MOST`] deliveries of a partition of the index that is too large for the statement.

@@ -87,7 +87,7 @@ pub(super) async fn page(
         }
     };
     let (known, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
-        Known::read(app, tenant, vec![endpoint], 1, None, now),
+        Known::read(app, tenant, vec![endpoint], None, now),
         app.log.details(tenant, &shards, chart::since(now), COUNTED, now),
         waiting,
         app.log.recoveries(tenant, Some(id)),

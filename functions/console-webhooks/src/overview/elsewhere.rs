@@ -7,7 +7,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::MAX_AGE,
+        delivery::{MAX_AGE, Status},
         endpoints::{EndpointView, Kind},
         log::{open::Backlog, search::Filter},
     },
@@ -50,8 +50,8 @@ pub(super) async fn elsewhere(
     };
     let others: Vec<_> = others.into_iter().filter(may_have_failed).collect();
     let shards: Vec<_> = others.iter().map(EndpointView::shards).collect();
-    let failed = app.log.failed_in(tenant, &shards, &Filter::default(), now).await?;
-    let others = others.into_iter().zip(failed).map(|(endpoint, failed)| Elsewhere { endpoint, failed });
+    let open = app.log.open_in(tenant, &shards, &[Status::Failed], &Filter::default(), now).await?;
+    let others = others.into_iter().zip(open).map(|(endpoint, open)| Elsewhere { endpoint, failed: open.failed });
     let is_troubled = |other: &Elsewhere| urgency(&other.endpoint, now) < 2 || other.failed.count > 0;
     Ok(others.filter(is_troubled).collect())
 }

@@ -13,7 +13,6 @@ use common::{
 use maud::{Markup, html};
 
 use crate::{
-    backlogs::missed,
     chart,
     deliveries::{clipped, hover, none, one_line, short},
     numbers::{Known, counted, held_word, is_rotating},
@@ -56,9 +55,7 @@ fn line(row: &Known, now: Timestamp) -> Markup {
             }
             td data-label="Events" { (wanted(endpoint)) }
             td data-label="Last 24 hours" {
-                @if row.is_counted {
-                    (chart::day(statistics, &short(&endpoint.name()), held_word(endpoint), now))
-                } @else { (undelivered(row)) }
+                (chart::day(statistics, &short(&endpoint.name()), held_word(endpoint), now))
             }
             td data-label="Last error" { (last_error(row, now)) }
             td data-label="Pending" {
@@ -72,12 +69,6 @@ fn line(row: &Known, now: Timestamp) -> Markup {
             }
         }
     }
-}
-
-/// The missed deliveries of an endpoint whose successes were not counted.
-fn undelivered(row: &Known) -> Markup {
-    let missed = missed(&row.open.failed, &row.held());
-    html! { span .soft { @if missed.is_empty() { "Not counted" } @else { (missed) } } }
 }
 
 /// The endpoint's events and workflows: the name if there is only one, otherwise the number. The endpoint's page lists

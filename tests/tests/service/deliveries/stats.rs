@@ -80,6 +80,26 @@ async fn a_count_reads_many_pages() {
     assert_eq!((&stats.ok()["complete"], &stats.ok()["total"]), (&json!(true), &counts([0, 12, 0, 0, 0])));
 }
 
+/// A statement leaves the rest to queries.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_successes_are_counted_beside_few() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let mut endpoints = Vec::new();
+    for number in 0..3_u32 {
+        let endpoint = world.endpoint(&tenant, &format!("https://example.com/{number}"), "s").await;
+        // The statement reads the endpoints in the order of their ids.
+        endpoints.push(endpoint);
+        endpoints.sort();
+    }
+    for (endpoint, deliveries) in endpoints.iter().zip([3, 2200, 5]) {
+        book.write(&tenant, (0..deliveries).map(|job| Draft::to(endpoint, book.ago(SECOND * job), job))).await;
+    }
+    let stats = read(&world, &tenant, "stats", json!({"since": book.ago(HOUR)})).await;
+    assert_eq!((&stats.ok()["complete"], &stats.ok()["total"]), (&json!(true), &counts([0, 2208, 0, 0, 0])));
+}
+
 /// An index does not change the numbers, neither when it is written, nor when deliveries change later.
 #[tokio::test(flavor = "multi_thread")]
 async fn successes_are_counted_through_totals() {
