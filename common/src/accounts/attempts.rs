@@ -125,6 +125,8 @@ const NOTIFIER: Limit = Limit {
 /// choose this address. The limit is higher than for invitations, because the organizations of one company may share a
 /// mailbox.
 pub const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600, about: None };
+/// Those of these emails that are about failed jobs. They leave the last three to emails about endpoints and changes.
+pub const NOTIFIED_OF_JOBS: Limit = Limit { attempts: 7, ..NOTIFIED };
 
 /// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that providers assign to a
 /// customer.

@@ -123,6 +123,13 @@ impl Members {
         if member.user.organization == *organization { Ok(member) } else { Err(NOT_FOUND) }
     }
 
+    /// Finds a member whom `by` changes. Rejects `by` if this is the member whose sessions have ended in the meantime.
+    async fn find_for(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
+        let member = self.find(&by.organization, named).await?;
+        let is_ended = member.user.id == by.id && member.user.session_epoch != by.session_epoch;
+        if is_ended { Err(Error::Unauthorized) } else { Ok(member) }
+    }
+
     /// Changes a member's role in the organization of `by`, who must be an owner.
     ///
     /// # Errors
@@ -154,7 +161,7 @@ impl Members {
         keys: Option<&ApiKeys>,
     ) -> Result<Member> {
         for _ in 0..ATTEMPTS {
-            let member = self.find(&by.organization, named).await?;
+            let member = self.find_for(by, named).await?;
             let ended = match keys {
                 Some(keys) => keys.ended_with(&member.user, Timestamp::now()).await?,
                 None => Vec::new(),
@@ -222,21 +229,20 @@ impl Members {
             }
             Change::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
-                self.delete(Transaction::new("removing a member"), user)
+                self.delete(Transaction::new("removing a member"), by, user)
                     .update(leaves)
                     .record(entry.with(ended.iter().cloned()))
             }
         }
     }
 
-    /// Adds the deletion of `user`'s account, on condition that it still exists with the same role and address.
-    fn delete(&self, writes: Transaction, user: &User) -> Transaction {
+    /// Adds the deletion of `user`'s account by `by`, on condition that it still exists with the same role and address.
+    /// If the caller is the user, the session must not have ended, for example by a password reset.
+    fn delete(&self, writes: Transaction, by: &User, user: &User) -> Transaction {
+        let is_unchanged = is_still(user, user.role).and(EMAIL.equals(text(&user.email)));
+        let may_be_deleted = if by.id == user.id { is_unchanged.and(by.is_in_session_epoch()) } else { is_unchanged };
         writes
-            .delete_if(
-                &self.users,
-                pk(user_key(user.id)),
-                is_still(user, user.role).and(EMAIL.equals(text(&user.email))),
-            )
+            .delete_if(&self.users, pk(user_key(user.id)), may_be_deleted)
             .delete(&self.users, pk(email_key(&user.email)))
     }
 

@@ -22,12 +22,12 @@ use crate::{
         sessions::{Device, Session, Sessions},
         sign_in::SignIns,
         token::{SecretHash, TOKEN_HASH, Token},
-        users::{BACKUP_CODES, PK, SESSION_EPOCH, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
+        users::{BACKUP_CODES, PK, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
     },
     audit::{Action, Entry, hidden, initial},
     aws::{
         dynamo::{Attribute, Item, Record, number, text, texts},
-        expression::{Condition, Update},
+        expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
@@ -380,18 +380,13 @@ impl TwoFactor {
 
     /// A change to `user`, on condition that they have not ended their sessions since they were read.
     fn change(&self, user: &User) -> Update {
-        Update::of(&self.users_table, pk(user_key(user.id))).only_if(PK.exists().and(is_current(user)))
+        Update::of(&self.users_table, pk(user_key(user.id))).only_if(PK.exists().and(user.is_in_session_epoch()))
     }
 
     async fn factor(&self, user: &User) -> Result<Factor> {
         let item = self.users.find_item(user.id).await?.ok_or(Error::Unauthorized)?;
         Factor::from_item(&item)
     }
-}
-
-fn is_current(user: &User) -> Condition {
-    let is_equal = SESSION_EPOCH.equals(number(user.session_epoch));
-    if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
 }
 
 /// The audit log entry for a change to the user's second factor.

@@ -166,6 +166,12 @@ impl User {
         ORGANIZATION_ID.equals(text(&self.organization))
     }
 
+    /// The condition that the user's sessions have not ended since the user was read.
+    pub(super) fn is_in_session_epoch(&self) -> Condition {
+        let is_equal = SESSION_EPOCH.equals(number(self.session_epoch));
+        if self.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
+    }
+
     /// The user as an audit log actor.
     pub fn actor(&self) -> Actor {
         let name = Some(self.name.as_str().to_owned());

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     accounts::{
+        attempts::NOTIFIED_OF_JOBS,
         consent::Consent,
         mail::Mailer,
         members::Members,
@@ -165,7 +166,7 @@ impl FailedJobs {
     ) -> Result<()> {
         let tenant = &organization.id;
         while !due.is_empty() && Instant::now() < end {
-            if !self.recipients.may_send(organization, consent, now).await? {
+            if !self.recipients.may_send(organization, consent, NOTIFIED_OF_JOBS, now).await? {
                 return self.drop_all(tenant, due, "limited").await;
             }
             // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.

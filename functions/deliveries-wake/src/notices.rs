@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::{consent::Consent, mail::Mailer, organizations::Organizations},
+    accounts::{attempts::NOTIFIED, consent::Consent, mail::Mailer, organizations::Organizations},
     error::Result,
     id::{EndpointId, TenantId},
     random,
@@ -124,7 +124,7 @@ impl Notices {
             common::log!("email.stopped", about = %tenant);
             return Ok(());
         }
-        if !self.recipients.may_send(&organization, consent, now).await? {
+        if !self.recipients.may_send(&organization, consent, NOTIFIED, now).await? {
             common::log!("notifications.withheld", %tenant);
             return Ok(());
         }

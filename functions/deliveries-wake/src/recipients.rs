@@ -3,7 +3,7 @@
 
 use common::{
     accounts::{
-        attempts::{Attempts, NOTIFIED},
+        attempts::{Attempts, Limit},
         consent::{Consent, Consents},
         mail::Part,
         organizations::Organization,
@@ -40,11 +40,17 @@ impl Recipients {
         self.consents.to_notifications(organization).await
     }
 
-    /// Counts an email to a recipient who has not agreed. Returns whether it may be sent.
-    pub(crate) async fn may_send(&self, organization: &Organization, consent: Consent, now: Timestamp) -> Result<bool> {
+    /// Counts an email toward `limit` if its recipient has not agreed. Returns whether it may be sent.
+    pub(crate) async fn may_send(
+        &self,
+        organization: &Organization,
+        consent: Consent,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<bool> {
         match consent {
             Consent::Agreed => Ok(true),
-            Consent::Unanswered => self.attempts.may_send(NOTIFIED, &organization.debug_notification_email, now).await,
+            Consent::Unanswered => self.attempts.may_send(limit, &organization.debug_notification_email, now).await,
             Consent::Stopped => Ok(false),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ATTEMPTS, Members, NOT_FOUND};
+use super::{ATTEMPTS, MemberIdOrEmail, Members, NOT_FOUND};
 use crate::{
     accounts::{
         api_keys::ApiKeys,
@@ -29,16 +29,18 @@ impl Members {
     /// [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
     ///
     /// # Errors
-    /// There is another member, `last` was deleted, or other users keep joining.
+    /// There is another member, `last` was deleted, their sessions have ended ([`Error::Unauthorized`]), or other users
+    /// keep joining.
     pub async fn delete_with_organization(&self, last: &User, keys: &ApiKeys, now: Timestamp) -> Result<()> {
         for _ in 0..ATTEMPTS {
+            self.find_for(last, &MemberIdOrEmail::Id(last.id)).await?;
             let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
             let organization = organization.ok_or(NOT_FOUND)?;
             if !self.is_alone(last, &organization).await? {
                 return Err(Error::Conflict(Conflict::LastOwner));
             }
             let ended = keys.ended_with(last, now).await?;
-            let deletion = self.delete(Transaction::new("deleting an organization"), last);
+            let deletion = self.delete(Transaction::new("deleting an organization"), last, last);
             let writes = self.end(deletion, &last.organization, &organization, now)?;
             let writes = writes.record(self::ended(&last.organization, &organization).with(ended))?;
             if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
