@@ -1,0 +1,3 @@
+export function POST() {
+  throw new Error("the handler failed");
+}
