@@ -98,7 +98,7 @@ impl Consents {
     }
 
     /// Whether the owner of `address` agreed, or `None` without an answer.
-    async fn answer(&self, organization: &TenantId, address: &Email) -> Result<Option<bool>> {
+    pub async fn answer(&self, organization: &TenantId, address: &Email) -> Result<Option<bool>> {
         let key = answer_key(organization, address);
         let found = get(&self.dynamodb, &self.table, key, "reading a consent").await?;
         Ok(found.and_then(|found| Record::new("consent", &found).optional_boolean(AGREES)))

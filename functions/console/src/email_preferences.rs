@@ -54,20 +54,28 @@ async fn find(app: &App, link: &Typed) -> Result<Option<(Recipient, Organization
 
 async fn ask(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     let Some((recipient, organization)) = find(&app, &link).await? else { return Ok(bad_link()) };
-    let is_stopped = app.consents.is_stopped(&recipient.organization, &recipient.address).await?;
+    let answer = app.consents.answer(&recipient.organization, &recipient.address).await?;
     let names = names(&recipient, &organization);
     let content = html! {
-        @if is_stopped {
-            p { "Emails of " (names) " are stopped." }
-            (button(AGREE, "Receive emails again", false))
-        } @else {
-            p {
-                "Owners of " (named(&organization)) " may send emails to " strong { (visible(recipient.address.as_str())) }
-                " about failures of endpoints and jobs, and invitations. If you agree, the emails contain details, such as \
-                 a job's error."
-            }
-            (button(AGREE, "Receive emails with details", false))
-            (button(STOP, "Stop all emails", true))
+        @match answer {
+            Some(false) => {
+                p { "Emails of " (names) " are stopped." }
+                (button(AGREE, "Receive emails again", false))
+            },
+            Some(true) => {
+                p { "Emails of " (names) " contain details, because you agreed." }
+                (button(STOP, "Stop all emails", true))
+            },
+            None => {
+                p {
+                    "Owners of " (named(&organization)) " may send emails to "
+                    strong { (visible(recipient.address.as_str())) }
+                    " about failures of endpoints and jobs, and invitations. If you agree, the emails contain details, such \
+                     as a job's error."
+                }
+                (button(AGREE, "Receive emails with details", false))
+                (button(STOP, "Stop all emails", true))
+            },
         }
     };
     Ok(Page::new("Choose emails", content))

@@ -98,6 +98,8 @@ async fn reports_have_no_details_until_the_recipient_agrees() {
     let agreed = press(&world, &path, "Receive emails with details").await;
     assert!(agreed.page().contains("You receive emails"), "{agreed:?}");
     assert_eq!(status(&world, &by).await, "ok");
+    let later = Browser::new(&world, "").open(&path).await;
+    assert!(later.page().contains("contain details, because you agreed"), "{later:?}");
     fail(&world, &by, "hourly").await;
     let second = mails(&world, STRANGER).await.pop().expect("a report");
     assert_eq!(second["subject"], "Webhooks: Workflow hourly: 1 job failed");
