@@ -1,7 +1,7 @@
 //! Calls of the functions and pollers to the embedded DynamoDB and SQS, which are in the same process: the AWS SDK's
 //! requests reach the services without a socket and without HTTP. Other programs call the same services at their ports.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use aws_smithy_runtime_api::{
     client::{
@@ -18,12 +18,14 @@ use rustack_sqs_http::dispatch::SqsHandler;
 use rustack_sqs_model::operations::SqsOperation;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::queues::Queues;
+use crate::{queues::Queues, recording::Recording};
 
 /// The embedded services, with their addresses.
 #[derive(Clone)]
 pub(crate) struct Embedded {
     pub(crate) database: Database,
+    /// The file for the calls to DynamoDB, if they are recorded.
+    pub(crate) recording: Option<Arc<Recording>>,
     pub(crate) dynamodb: String,
     pub(crate) queues: Queues,
     pub(crate) sqs: String,
@@ -45,9 +47,16 @@ impl Embedded {
             uri if uri == self.dynamodb => {
                 let act = action(operation)?;
                 let database = self.database.clone();
+                let recording = self.recording.clone().map(|recording| (recording, operation.to_owned()));
                 // A task of its own, as for a request from a socket: the calls of an invocation run side by side, and
                 // one that has begun takes effect even if its caller stops waiting.
-                let answer = tokio::spawn(async move { act(&database, &body) });
+                let answer = tokio::spawn(async move {
+                    let call = || act(&database, &body);
+                    match recording {
+                        Some((recording, operation)) => recording.record(&operation, &body, call),
+                        None => call(),
+                    }
+                });
                 Some(HttpConnectorFuture::new(async move {
                     let answer = answer.await.map_err(|error| ConnectorError::other(error.into(), None))?;
                     let (status, body) = match answer {

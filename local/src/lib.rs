@@ -13,6 +13,7 @@ mod page;
 mod plan;
 mod poller;
 mod queues;
+mod recording;
 mod requests;
 mod server;
 mod services;

@@ -55,6 +55,10 @@ struct Arguments {
     /// Keep tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
+    /// Write the functions' calls to DynamoDB to this file: operation, request, status and response, as lines of JSON in
+    /// the order of their effects.
+    #[arg(long, value_name = "FILE", requires = "memory")]
+    record: Option<PathBuf>,
     /// Also print the addresses of the tables and queues.
     #[arg(long)]
     verbose: bool,
@@ -90,7 +94,7 @@ async fn main() -> Result<()> {
 
 /// Runs the service until a signal. `log_all` is called once it has started.
 async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
-    let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, verbose, .. } = arguments;
+    let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, record, verbose, .. } = arguments;
     announce(match memory {
         true => "Starting fanfare on this machine, with its data in memory.",
         false => "Starting fanfare on this machine, with its data in .local/.",
@@ -105,7 +109,7 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     // Installed before the service starts, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
-    let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };
+    let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data, record };
     let stack = Stack::start(options).await?;
     if json {
         say(&stack.ready_line().to_string());

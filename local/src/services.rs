@@ -21,6 +21,7 @@ use crate::{
     embedded::Embedded,
     outbox::Outbox,
     queues::Journal,
+    recording::Recording,
     server::{Limits, address, serve},
     template::text,
 };
@@ -100,18 +101,21 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Starts DynamoDB, SQS and SES. The queues' messages are kept in the file `queues` or, without one, in memory.
+    /// Starts DynamoDB, SQS and SES. The queues' messages are kept in the file `queues` or, without one, in memory. If
+    /// calls to DynamoDB are recorded, expired items stay, because no call would explain their absence in a replay.
     pub(crate) fn start(
         region: &str,
         account: &str,
         database: &Database,
         queues: Option<&Path>,
+        recording: Option<Recording>,
         [dynamodb, sqs, ses]: [TcpListener; 3],
         limits: Limits,
     ) -> Result<Self> {
         let (queues, journal) = crate::queues::open(region, account, sqs.local_addr()?.port(), queues)?;
         let embedded = Embedded {
             database: database.clone(),
+            recording: recording.map(Arc::new),
             dynamodb: address(&dynamodb)?,
             queues: queues.clone(),
             sqs: address(&sqs)?,
@@ -119,7 +123,9 @@ impl Services {
         let config = SqsHttpConfig { region: region.to_owned(), ..Default::default() };
         let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(dynoxide::server::serve_on(dynamodb, database.clone()));
-        tasks.spawn(sweep(database.clone()));
+        if embedded.recording.is_none() {
+            tasks.spawn(sweep(database.clone()));
+        }
         tasks.spawn(serve(sqs, SqsHttpService::new(Arc::new(queues), config), limits, stop.clone()));
 
         let mail = Outbox::default();

@@ -4,6 +4,7 @@ mod parts;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -23,6 +24,7 @@ use crate::{
     inbox::Inbox,
     mail,
     poller::Poller,
+    recording::Recording,
     requests::Requests,
     server::{self, Limits, serve},
     services::{self, Services},
@@ -49,6 +51,8 @@ pub struct Options {
     pub limits: Limits,
     /// Whether to create a demo tenant and serve the link that signs in to it.
     pub demo_data: bool,
+    /// The file for the functions' calls to DynamoDB, if they are recorded. An existing file is replaced.
+    pub record: Option<PathBuf>,
 }
 
 /// The loopback ports to listen on. 0 selects a free port.
@@ -75,6 +79,7 @@ impl Default for Options {
             poll: true,
             limits: Limits::default(),
             demo_data: false,
+            record: None,
         }
     }
 }
@@ -101,7 +106,7 @@ impl Stack {
     /// # Errors
     /// A port is in use, the data cannot be opened, or the template and the functions do not match.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { data, ports, mut env, poll, limits, demo_data } = options;
+        let Options { data, ports, mut env, poll, limits, demo_data, record } = options;
         let listeners = Listeners::bind(ports)?;
         let addresses = listeners.addresses()?;
         let Addresses { api, dynamodb, sqs, .. } = &addresses;
@@ -114,7 +119,8 @@ impl Stack {
         let database = services::open_database(tables.as_deref())?;
         services::create_tables(&database, &template.tables)?;
         let aws = [listeners.dynamodb, listeners.sqs, listeners.ses];
-        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), aws, limits)?;
+        let recording = record.as_deref().map(Recording::create).transpose()?;
+        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), recording, aws, limits)?;
 
         let requests = Arc::new(Requests::to(services.embedded.clone()));
         let (dynamodb_client, sqs_client) = clients(lambda.clone(), &requests)?;

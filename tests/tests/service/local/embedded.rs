@@ -2,14 +2,18 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use ::local::Options;
 use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
-    types::{AttributeValue, BatchStatementRequest, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem},
+    types::{
+        AttributeValue, BatchStatementRequest, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    },
 };
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use common::aws::clients::Aws;
-use futures::FutureExt;
+use futures::{FutureExt, future::join_all};
+use serde_json::{Value, json};
 use tests::World;
 use tokio::time::timeout;
 
@@ -99,4 +103,30 @@ async fn a_receiver_that_stops_waiting_gets_no_message() {
     let received = receive.message_system_attribute_names(count.clone()).send().await.expect("a response");
     let message = received.messages().first().expect("the message is visible");
     assert_eq!(message.attributes().expect("attributes")[&count], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_lists_calls_in_the_order_of_their_effects() {
+    let file = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    let world = World::started(&[], Options { poll: false, record: Some(file.clone()), ..Options::default() }).await;
+    let client = world.stack.dynamodb_client();
+    let increment = client.update_item().table_name(TABLE).key(KEY, text("one")).update_expression("ADD amount :one");
+    let increment = increment.expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
+    let increment = increment.return_values(ReturnValue::UpdatedNew);
+    let increments = (0..50).map(|_| tokio::spawn(increment.clone().send()));
+    assert!(join_all(increments).await.into_iter().all(|call| call.expect("no panic").is_ok()));
+    client.get_item().table_name("missing").key(KEY, text("one")).send().await.expect_err("there is no table");
+
+    let lines = std::fs::read_to_string(&file).expect("the file");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (failed, increments) = lines.split_last().expect("calls");
+    assert_eq!(increments.len(), 50);
+    for (amount, line) in (1..).zip(increments) {
+        assert_eq!((&line["operation"], &line["status"]), (&json!("UpdateItem"), &json!(200)));
+        assert_eq!(line["request"]["Key"], json!({"pk": {"S": "one"}}));
+        assert_eq!(line["response"]["Attributes"]["amount"]["N"], json!(amount.to_string()));
+    }
+    assert_eq!((&failed["operation"], &failed["status"]), (&json!("GetItem"), &json!(400)));
+    assert!(failed["response"]["__type"].as_str().is_some_and(|kind| kind.ends_with("#ResourceNotFoundException")));
+    std::fs::remove_file(file).expect("the removal succeeds");
 }
