@@ -1,6 +1,8 @@
-"""Shared parts of the programs that deploy a package to an emulator of AWS."""
+"""Shared parts of the programs that use an emulator of AWS."""
 
-import base64, hmac, json, os, socket
+import base64, contextlib, hmac, json, os, socket, subprocess, sys, time
+
+from service import PATIENCE
 
 REGION = "eu-central-1"
 STACK = "webhooks"
@@ -34,3 +36,37 @@ def verified(headers, body, secret):
     tag = base64.b64encode(hmac.digest(secret.encode(), signed, "sha256")).decode()
     assert f"v1,{tag}" in headers["webhook-signature"].split(" "), headers
     return headers["webhook-id"], json.loads(body)
+
+
+def until(result, about):
+    """Calls `result` until it is true, and returns it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := result()):
+        assert time.monotonic() < deadline, about
+        time.sleep(0.1)
+    return found
+
+
+@contextlib.contextmanager
+def ministack(folder):
+    """Runs MiniStack, and yields its address."""
+    port = free_port()
+    address = os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+    variables = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "MINISTACK_REGION": REGION, "TMPDIR": str(folder)}
+    # Otherwise, calls of the API without AWS credentials would belong to another account.
+    variables["MINISTACK_ACCOUNT_ID"] = os.environ["AWS_ACCESS_KEY_ID"]
+    # In this folder it finds no state of other runs, and the log shows the functions' output if something fails.
+    with open(folder / "ministack.log", "w") as log:
+        output = {"stdout": log, "stderr": log}
+        command = [sys.executable, "-m", "ministack"]
+        process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, **output)
+        try:
+            until(lambda: process.poll() is not None or not socket.socket().connect_ex(("127.0.0.1", port)), "no start")
+            assert process.poll() is None, "MiniStack has ended"
+            yield address
+        except Exception:
+            print((folder / "ministack.log").read_text(), file=sys.stderr)
+            raise
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)

@@ -8,52 +8,18 @@ local runner. It deploys the template with CloudFormation, including SAM's trans
 and passes messages from queues to functions. It checks no permissions: tests/tests/service/template/permissions.rs does.
 """
 
-import contextlib, http.client, http.server, json, os, pathlib, queue, re, socket, subprocess, sys, tempfile, threading, time
-import urllib.parse
+import contextlib, http.client, http.server, json, pathlib, queue, re, sys, tempfile, threading, urllib.parse
 
 import deployed
-from deployed import REGION, STACK, free_port, isolate, verified
-from service import ACCOUNT
+from deployed import REGION, STACK, isolate, ministack, until, verified
+from service import ACCOUNT, PATIENCE
 
 PACKAGE = pathlib.Path(sys.argv[1])
 PARAMETERS = deployed.PARAMETERS | {"RetrySchedule": "2,2"}
-# Seconds to wait for a deployment, a response or a delivery.
-PATIENCE = 120
 
 isolate("123456789012")
 
 import boto3, samtranslator.yaml_helper  # noqa: E402
-
-
-def until(result, about):
-    """Calls `result` until it is true, and returns it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := result()):
-        assert time.monotonic() < deadline, about
-        time.sleep(0.1)
-    return found
-
-
-@contextlib.contextmanager
-def emulator(folder):
-    """Runs MiniStack, and yields its address."""
-    port = free_port()
-    address = os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
-    variables = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "MINISTACK_REGION": REGION, "TMPDIR": str(folder)}
-    # Otherwise, calls of the API without AWS credentials would belong to another account.
-    variables["MINISTACK_ACCOUNT_ID"] = os.environ["AWS_ACCESS_KEY_ID"]
-    # In this folder it finds no state of other runs, and the log shows the functions' output if something fails.
-    with open(folder / "ministack.log", "w") as log:
-        output = {"stdout": log, "stderr": log}
-        command = [sys.executable, "-m", "ministack"]
-        process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, **output)
-        try:
-            until(lambda: process.poll() is not None or not socket.socket().connect_ex(("127.0.0.1", port)), "no start")
-            assert process.poll() is None, "MiniStack has ended"
-            yield address
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
 
 
 def deploy():
@@ -225,15 +191,10 @@ def use(address, outputs):
 
 def main():
     with tempfile.TemporaryDirectory() as parent:
-        folder = pathlib.Path(parent)
-        try:
-            with emulator(folder) as address:
-                outputs = deploy()
-                use(address, outputs)
-                count = len(functions())
-        except Exception:
-            print((folder / "ministack.log").read_text(), file=sys.stderr)
-            raise
+        with ministack(pathlib.Path(parent)) as address:
+            outputs = deploy()
+            use(address, outputs)
+            count = len(functions())
     print(f"{count} functions deployed; a user signed up, and an event arrived at its second attempt and again")
 
 
