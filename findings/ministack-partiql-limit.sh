@@ -1,8 +1,8 @@
 #!/bin/bash
-# MiniStack 1.5.33 ignores the Limit of DynamoDB's ExecuteStatement: it returns all items and no NextToken. DynamoDB stops
-# after as many items and returns a NextToken, and MiniStack itself does so for Query. Hurt: developers whose code reads a
-# PartiQL result in pages: on the emulator, it never sees a second page, and a function that relies on small pages gets
-# everything at once.
+# MiniStack 1.5.33 ignores the Limit of DynamoDB's ExecuteStatement on a table, though it obeys it on an index: it returns
+# all items and no NextToken. DynamoDB stops after as many items and returns a NextToken, and MiniStack itself does so for
+# Query. Hurt: developers whose code reads a PartiQL result in pages: on the emulator, it never sees a second page, and a
+# function that relies on small pages gets everything at once.
 # Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExecuteStatement.html
 # Usage: findings/ministack-partiql-limit.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
