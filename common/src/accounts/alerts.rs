@@ -7,13 +7,14 @@ use crate::{
     accounts::{
         agent,
         api_keys::{IssuedKey, KeyRecord},
-        attempts::{ALERT, Attempts},
+        attempts::{ALERT, Attempts, CREDENTIAL_ALERT, Limit, OWNER_ALERT},
         cli_logins::CliLogin,
+        email::Email,
         mail::{Mail, Mailer, Part},
         organizations::Organization,
         permissions::KeyKind,
         sessions::Device,
-        users::User,
+        users::{Role, User},
     },
     base_url::BaseUrl,
     error::Error,
@@ -101,6 +102,13 @@ impl Alerts {
             parts.push(Part::Facts(kept.iter().map(key).collect()));
             parts.push(Part::Link("View API keys".to_owned(), format!("{base}/console/keys")));
         }
+        if user.email_verified && user.role == Role::Owner {
+            parts.push(Part::text(
+                "If you reset the password because someone else knew it, also check your organization's members and \
+                 invitations.",
+            ));
+            parts.push(Part::Link("View team".to_owned(), format!("{base}/console/team")));
+        }
         parts.extend([
             Part::text(
                 "If you did not do this, someone else can read your email. Secure your mailbox, then choose a new \
@@ -145,7 +153,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell(user, mail, now).await;
+        self.tell_within(CREDENTIAL_ALERT, user, mail, now).await;
     }
 
     /// Notifies `user` that the client that requested `login` is signed in.
@@ -160,7 +168,25 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell(user, mail, now).await;
+        self.tell_within(CREDENTIAL_ALERT, user, mail, now).await;
+    }
+
+    /// Notifies `inviter` that they invited `email` to their organization as an owner, who can remove them.
+    pub(crate) async fn owner_invited(&self, inviter: &User, email: &Email, base: &BaseUrl, now: Timestamp) {
+        let mail = Mail::new(
+            "You invited an owner",
+            &[
+                Part::text(
+                    "You invited a person to your organization as an owner. Owners can do everything in it, and can remove \
+                     other owners.",
+                ),
+                Part::Facts(vec![("Invited", email.to_string()), ("Time", now.readable())]),
+                Part::text("If you did not invite them, cancel the invitation and change your password."),
+                Part::Button("View team", format!("{base}/console/team")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell_within(OWNER_ALERT, inviter, mail, now).await;
     }
 
     /// Notifies `user` of a change to their second factor, made on `device`.
@@ -272,10 +298,14 @@ impl Alerts {
     }
 
     async fn tell(&self, user: &User, mail: Mail, now: Timestamp) {
+        self.tell_within(ALERT, user, mail, now).await;
+    }
+
+    async fn tell_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
         if !user.email_verified {
             return;
         }
-        match self.attempts.count(ALERT, user.email.as_str(), now).await {
+        match self.attempts.count(limit, user.email.as_str(), now).await {
             Err(Error::TooMany { .. }) => {
                 crate::log!("email.withheld", user = %user.id);
                 return;

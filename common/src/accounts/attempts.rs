@@ -91,6 +91,11 @@ const REPLACED_EMAIL: Limit = Limit {
 
 /// Emails to one address about changes to its account.
 pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600, about: None };
+/// Emails to one address about new API keys and clients. A session can cause any number of these, so they have their own
+/// limit: otherwise, an intruder could use up the other one first.
+pub(super) const CREDENTIAL_ALERT: Limit = Limit { what: "credential_alert", ..ALERT };
+/// Emails to one address about invitations of owners. The limit is the one for invitations.
+pub(super) const OWNER_ALERT: Limit = Limit { what: "owner_alert", ..ALERT };
 
 /// Submissions of one new-key form by one user. The limit keeps a page reload from issuing another key. The window is
 /// as long as a session.

@@ -2,6 +2,7 @@
 
 use crate::{
     accounts::{
+        alerts::Alerts,
         attempts::{Attempts, INVITATION_MAIL},
         consent::Consents,
         email::Email,
@@ -18,6 +19,7 @@ use crate::{
 crate::from_env! {
     /// The stores and the mailer for invitations.
     pub struct Inviting {
+        alerts: Alerts,
         attempts: Attempts,
         consents: Consents,
         invitations: Invitations,
@@ -43,6 +45,9 @@ impl Inviting {
             return Err(Error::Conflict(Conflict::EmailSuppressed));
         }
         let new = self.invitations.invite(inviter, email, role, now).await?;
+        if role == Role::Owner {
+            self.alerts.owner_invited(inviter, email, base, now).await;
+        }
         if self.attempts.may_send(INVITATION_MAIL, email, now).await? {
             self.send(inviter, email, &new, base, now).await?;
         } else {

@@ -145,7 +145,8 @@ impl Mailer {
         let mut message = MessageBuilder::new()
             .from((self.service.as_str(), self.from.as_str()))
             .to(to.as_str())
-            .subject(format!("{}: {}", self.service, mail.subject))
+            // Email programs would decode an encoded word (RFC 2047), and with it hidden characters and addresses.
+            .subject(format!("{}: {}", self.service, mail.subject).replace("=?", "= ?"))
             .message_id(format!("{}@{domain}", Uuid::now_v7()));
         if let Some(stop) = mail.stop {
             // Email programs show a button that posts to this page (RFC 8058).

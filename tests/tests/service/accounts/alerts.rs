@@ -140,7 +140,7 @@ async fn emails_about_an_account_are_limited_without_rejected_calls() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
-    world.set("tokens", ("kind", "alert"), json!({"attempts": 19})).await;
+    world.set("tokens", ("kind", "credential_alert"), json!({"attempts": 19})).await;
     for _ in 0..3 {
         assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "k"})).await.status, 200);
     }
@@ -151,6 +151,26 @@ async fn emails_about_an_account_are_limited_without_rejected_calls() {
         2,
         "{log}"
     );
+    // An intruder who makes many keys does not keep other news from the owner.
+    let change = json!({"currentPassword": PASSWORD, "newPassword": NEW});
+    assert_eq!(world.cli(&tenant.cookie, "change-password", change).await.status, 200);
+    assert_eq!(told(&world, &tenant.email, before).await.len(), 2);
+}
+
+/// An intruder with a stolen session could otherwise join, and remove the owner, without an email.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_gets_an_email_about_an_invited_owner() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let before = world.mails().await.len();
+    for role in ["member", "owner"] {
+        let invitation = json!({"email": format!("{role}@example.com"), "role": role});
+        assert_eq!(world.cli(&owner.cookie, "organization/invite-member", invitation).await.status, 200);
+    }
+    let mails = told(&world, &owner.email, before).await;
+    let page = format!("View team:\n{}/console/team\n", world.stack.api());
+    assert_eq!(mails.len(), 1);
+    says(&mails[0], "You invited an owner", &["Invited: owner@ example. com\n", "can remove other owners.", &page]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

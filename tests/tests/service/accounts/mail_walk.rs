@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The functions that build emails, by file, with a sentence of each of their emails.
-const EMAILS: [(&str, &str, &[&str]); 17] = [
+const EMAILS: [(&str, &str, &[&str]); 18] = [
     (
         "common/src/accounts/verification.rs",
         "verification_mail",
@@ -42,6 +42,7 @@ const EMAILS: [(&str, &str, &[&str]); 17] = [
             "A link from an email was used",
             "If someone else signed up with it,",
             "If you did not accept the invitation,",
+            "also check your organization's members",
             "These API keys belong to",
         ],
     ),
@@ -50,6 +51,7 @@ const EMAILS: [(&str, &str, &[&str]); 17] = [
         "key_created",
         &["An API key was created in your account.", "You created an API key for your organization."],
     ),
+    ("common/src/accounts/alerts.rs", "owner_invited", &["You invited a person to your organization as an owner."]),
     ("common/src/accounts/alerts.rs", "client_signed_in", &["A command-line client signed in to your account"]),
     (
         "common/src/accounts/alerts.rs",
@@ -280,6 +282,8 @@ async fn strangers_are_written_to(world: &World, tenant: &Tenant) {
     let joining = json!({"invitationId": invited["id"], "tenantSlug": owner.slug, "name": "Ed", "password": PASSWORD});
     world.rpc("", "auth/acceptInviteAndSignup", joining).await.ok();
     reset(world, "ed@example.com").await;
+    let invitation = json!({"email": "another-owner@example.com", "role": "owner"});
+    assert_eq!(world.cli(&owner.cookie, "organization/invite-member", invitation).await.status, 200);
     let removal = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&owner.cookie, "organization/remove-member", removal).await.status, 200);
     let mover = world.tenant("mover").await;

@@ -98,6 +98,17 @@ async fn names_and_text_of_jobs_never_become_links() {
     }
 }
 
+/// Email programs decode the words of RFC 2047 in a subject, after links in it were broken.
+#[tokio::test(flavor = "multi_thread")]
+async fn text_of_jobs_in_a_subject_is_not_decoded() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "=?utf-8?q?https=3A//other=2Eexample/win?= x", "j")).await;
+    sweep(&world, later(0)).await;
+    let mail = world.mail_to("ops@example.com").await;
+    assert_eq!(mail["subject"], "Webhooks: Workflow = ?utf-8?q?https=3A//other=2Eexample/win?= x: 1 job failed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_jobs_email_shows_letters_instead_of_escapes() {
     let world = World::start().await;
