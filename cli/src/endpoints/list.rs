@@ -36,13 +36,23 @@ pub(super) async fn list(api: &Api, sought: &Sought, is_json: bool) -> Result<()
     }
     let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));
     let rows = endpoints.iter().map(|endpoint| {
-        let events = endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events));
+        let events = events(endpoint);
         // The label of a pull endpoint is already its description.
         let description = endpoint.description.as_ref().filter(|_| endpoint.kind == Kind::Push);
         let id = shortener.short(endpoint.webhook_endpoint_id.as_str());
         vec![ids::label(endpoint), state(endpoint), events, cell_of(description), id]
     });
     Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
+}
+
+/// The events, and the number of workflows if only some are selected.
+fn events(endpoint: &Endpoint) -> String {
+    let events = endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events));
+    match endpoint.workflows.as_ref().map_or(0, |workflows| workflows.0.len()) {
+        0 => events,
+        1 => format!("{events}, of 1 workflow"),
+        number => format!("{events}, of {number} workflows"),
+    }
 }
 
 fn is_meant(endpoint: &Endpoint, Sought { search, state }: &Sought) -> bool {

@@ -70,10 +70,11 @@ pub fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
 
 /// `9 min ago` or `in 9 min`, and `just now` for a few seconds.
 fn distance(at: Timestamp, now: Timestamp) -> String {
-    match (at > now, now.since(at) < JUST_NOW) {
-        (true, _) => format!("in {}", left(at.since(now))),
-        (false, true) => "just now".to_owned(),
-        (false, false) => format!("{} ago", length(now.since(at))),
+    // A page may have begun before what it shows.
+    match (at > now, at.since(now).max(now.since(at))) {
+        (_, apart) if apart < JUST_NOW => "just now".to_owned(),
+        (true, apart) => format!("in {}", left(apart)),
+        (false, apart) => format!("{} ago", length(apart)),
     }
 }
 

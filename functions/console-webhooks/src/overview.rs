@@ -24,6 +24,7 @@ use maud::{Markup, Render, html};
 use self::{
     elsewhere::{elsewhere, erred_at, urgency},
     selection::Selection,
+    stored::Stored,
 };
 use crate::{
     app::App,
@@ -56,11 +57,14 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    // Of the endpoints with the same urgency, those with recent errors come first.
-    endpoints.sort_by_key(|endpoint| (urgency(endpoint, now), Reverse(erred_at(endpoint, now))));
+    // Of the endpoints with the same urgency, those that are retrying and those with recent errors come first.
+    endpoints.sort_by_key(|endpoint| {
+        let is_retrying = endpoint.health.streak.is_some();
+        (urgency(endpoint, now), Reverse(is_retrying), Reverse(erred_at(endpoint, now)))
+    });
     let all = endpoints.len();
     let mut troubles = Troubles::default();
-    endpoints.iter().for_each(|endpoint| troubles.add(urgency(endpoint, now)));
+    endpoints.iter().for_each(|endpoint| troubles.add(Stored::of(endpoint, now), urgency(endpoint, now)));
     let mut selection = Selection::of(&link);
     let found = selection.apply(&mut endpoints, now);
     let (shown, pages) = selection.take(&mut endpoints, SHOWN);
@@ -109,16 +113,18 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 #[derive(Default)]
 struct Troubles {
     failing: usize,
+    retrying: usize,
     disabled_by_us: usize,
     disabled_by_team: usize,
 }
 
 impl Troubles {
-    fn add(&mut self, urgency: u8) {
-        match urgency {
-            0 => self.failing += 1,
-            1 => self.disabled_by_us += 1,
-            3 => self.disabled_by_team += 1,
+    fn add(&mut self, state: Stored, urgency: u8) {
+        match (state, urgency) {
+            (_, 0) => self.failing += 1,
+            (Stored::Retrying, _) => self.retrying += 1,
+            (_, 1) => self.disabled_by_us += 1,
+            (_, 3) => self.disabled_by_team += 1,
             _ => {}
         }
     }
@@ -128,6 +134,7 @@ impl Render for Troubles {
     fn render(&self) -> Markup {
         let all = [
             (self.failing, "failing"),
+            (self.retrying, "retrying"),
             (self.disabled_by_us, "disabled by us"),
             (self.disabled_by_team, "disabled by your team"),
         ];

@@ -27,9 +27,10 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
+    backlogs::missed,
     deliveries::short,
     live::{self, LIVE},
-    numbers::counted,
+    numbers::{counted, held},
 };
 
 pub(crate) const PATH: &str = "/console/recovery";
@@ -55,27 +56,24 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-/// The failed deliveries that a recovery of all endpoints resends, and the pending ones.
+/// The failed deliveries that a recovery of all endpoints resends, and other undelivered ones.
 struct Unfinished {
-    /// The active endpoints that have any.
+    /// The active endpoints.
     endpoints: Vec<(EndpointView, Open)>,
     callbacks: Open,
-    /// The number of inactive endpoints.
-    inactive: usize,
+    inactive: Vec<(EndpointView, Open)>,
 }
 
 impl Unfinished {
     /// Reads those with one of these statuses in the period of `filter`.
     async fn read(app: &App, tenant: &TenantId, statuses: &[Status], filter: &Filter, now: Timestamp) -> Result<Self> {
-        let (active, inactive): (Vec<_>, Vec<_>) =
-            app.endpoints.list(tenant).await?.into_iter().partition(|endpoint| endpoint.active);
-        let mut destinations: Vec<_> = active.iter().map(EndpointView::shards).collect();
+        let endpoints = app.endpoints.list(tenant).await?;
+        let mut destinations: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         destinations.push(Shard::first(DestinationId::Callback, SHARDS).collect());
         let mut open = app.log.open_in(tenant, &destinations, statuses, filter, now).await?;
         let callbacks = open.pop().unwrap_or_default();
-        let has_any = |open: &Open| open.failed.count + open.pending.count > 0;
-        let endpoints = active.into_iter().zip(open).filter(|(_, open)| has_any(open)).collect();
-        Ok(Self { endpoints, callbacks, inactive: inactive.len() })
+        let (endpoints, inactive) = endpoints.into_iter().zip(open).partition(|(endpoint, _)| endpoint.active);
+        Ok(Self { endpoints, callbacks, inactive })
     }
 
     fn all(&self) -> impl Iterator<Item = &Open> {
@@ -103,6 +101,29 @@ impl Unfinished {
             }
         }
     }
+
+    /// The missed deliveries that a recovery of all endpoints does not resend.
+    fn left_out(&self) -> Markup {
+        let of_active =
+            self.endpoints.iter().map(|(endpoint, open)| (endpoint, Backlog::default(), held(endpoint, open)));
+        let of_inactive =
+            self.inactive.iter().map(|(endpoint, open)| (endpoint, open.failed.clone(), held(endpoint, open)));
+        let missed = of_inactive.chain(of_active).map(|(endpoint, failed, held)| (endpoint, missed(&failed, &held)));
+        let missed: Vec<_> = missed.filter(|(_, missed)| !missed.is_empty()).collect();
+        html! {
+            @if !missed.is_empty() {
+                p { "Not included are held deliveries and those of disabled endpoints. To resend them, open the endpoint:" }
+                ul {
+                    @for (endpoint, missed) in missed.iter().take(NAMED) {
+                        li {
+                            a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": " (missed)
+                        }
+                    }
+                    @if missed.len() > NAMED { li { "and " (missed.len() - NAMED) " more endpoints" } }
+                }
+            }
+        }
+    }
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
@@ -116,7 +137,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     let (all, now) = (Filter::default(), Timestamp::now());
     let (failed, recoveries, console) = tokio::try_join!(
-        Unfinished::read(app, tenant, &[Status::Failed], &all, now),
+        Unfinished::read(app, tenant, &[Status::Failed, Status::Held], &all, now),
         app.log.recoveries(tenant, None),
         app.console(tenant, "/console")
     )?;
@@ -125,6 +146,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
         let content = html! {
             @if let Some(running) = &running { (running) }
             p { "Active endpoints and job callbacks have no failed deliveries." }
+            (failed.left_out())
             p { a href="/console" { "Back to endpoints" } }
         };
         return Ok(Page::new("Nothing to resend", content).within(console));
@@ -134,9 +156,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
         @if let Some(running) = &running { (running) }
         p { "Created since " (times::date(since)) ". They are resent at up to 100 per second." }
         (failed.list())
-        @if failed.inactive > 0 {
-            p { "Disabled endpoints are left out. To resend their deliveries, open the endpoint." }
-        }
+        (failed.left_out())
         div .row {
             (Form { to: PATH, button: &button, hidden: &[("since", &since.to_string())], ..Form::default() })
             a href="/console" { "Cancel" }
@@ -203,8 +223,9 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
                 @match (*done, resent) {
                     (true, _) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
                     (true, _) => {
-                        strong { (deliveries(resent)) " resent" } ". Of those created until " (times::date(time.end)) ", "
-                        (pending) " pending and " (failed) " failed now."
+                        strong { (deliveries(resent)) " resent" } ". Now failed: " (failed) ". Pending: " (pending)
+                        @if pending > 0 { ", with those that were not resent but wait for a retry" }
+                        "."
                     },
                     (false, 0) => { strong { "Resending " (deliveries(failed)) } ": starts within seconds." },
                     (false, _) => { strong { "Resending: " (resent) " of " (deliveries(resent + failed)) } "." },

@@ -128,10 +128,12 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
     if form.get("sure") != TICKED && confirm::is_needed(app, tenant, &endpoint, &wanted, now).await? {
         return Ok(confirm::ask(id, form));
     }
+    let Wanted { mut time, missed } = wanted;
     if form.get("activate") == TICKED && !endpoint.active {
         activate(app, tenant, id, true).await?;
+        // Events were held until this moment.
+        time.end = if form.get("until").is_empty() { Timestamp::now() } else { time.end };
     }
-    let Wanted { time, missed } = wanted;
     let selection = Selection { endpoint: Some(id), time, status: missed, outcome: None, workflow: None };
     app.recover(tenant, &selection).await?;
     Ok(after(id, "recovering"))

@@ -131,6 +131,8 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
     let is_enabled = !endpoint.active && link.get("activate") == TICKED;
     let button = found.button(!is_enabled);
     let [since, until] = [wanted.time.start, wanted.time.end].map(|time| time.to_string());
+    // Events are held until the endpoint is enabled, also while this page is open.
+    let until = if is_enabled && link.get("until").is_empty() { String::new() } else { until };
     if found.count() == 0 {
         let content = html! {
             p { "This endpoint has no matching deliveries " (period(&wanted.time, now)) "." }

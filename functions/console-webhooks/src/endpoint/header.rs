@@ -35,7 +35,7 @@ pub(super) fn header(known: &Known, more: &More, now: Timestamp) -> Markup {
                     dd {
                         @match percent(delivered, ended) {
                             // The deliveries of an outage are pending, so they would not count.
-                            _ if matches!(state, State::Failing(_)) => {
+                            _ if matches!(state, State::Failing(_)) || more.attempts > 0 && endpoint.health.streak.is_some() => {
                                 strong { "0%" }
                                 @if more.attempts > 0 { " " span .soft { "of " (counted(more.attempts, "attempt", "attempts")) } }
                             },

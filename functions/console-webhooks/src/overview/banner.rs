@@ -22,7 +22,13 @@ use crate::{
 
 /// Whether the endpoint has a problem or missed deliveries.
 pub(super) fn is_needed(row: &Known) -> bool {
-    State::of(row).urgency() < 2 || row.open.failed.count + row.held().count > 0
+    State::of(row).urgency() < 2 || row.open.failed.count + row.held().count > 0 || retrying_since(row).is_some()
+}
+
+/// Since when no attempt has succeeded, if several have failed, but not for long enough to make the endpoint failing.
+fn retrying_since(row: &Known) -> Option<Timestamp> {
+    let streak = row.endpoint.health.streak.filter(|streak| streak.attempts > 1);
+    streak.filter(|_| State::of(row) == State::Retrying).map(|streak| streak.since)
 }
 
 /// The banner for an endpoint that needs one.
@@ -32,6 +38,7 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
     let (state, number) = (State::of(row), failed.count + held.count);
     let (is_failing, page) = (matches!(state, State::Failing(_)), format!("/console/endpoints/{id}"));
     let is_bad = state.urgency() < 2 || failed.count > 0;
+    let has_error = is_bad || retrying_since(row).is_some();
     let oldest = oldest(failed, held);
     html! {
         div .notice.problem.bad[is_bad] {
@@ -45,13 +52,15 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                                 (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt. "
                             }
                         }
-                        _ => "",
+                        _ => @if let Some(since) = retrying_since(row) {
+                            "No attempt has succeeded for " (times::lasting("since", since, now)) ". "
+                        }
                     }
                     @if let Some(oldest) = oldest {
                         strong { (missed(failed, held)) } (backlogs::since(number, oldest, now)) "."
                     }
                     @if !endpoint.active { (kept(app, endpoint, now)) }
-                    @if is_bad && let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
+                    @if has_error && let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
                         " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason, detail.as_ref()))
                     }
                 }

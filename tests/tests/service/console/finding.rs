@@ -66,7 +66,7 @@ async fn seventeen_failing_of_290_endpoints_are_found() {
     says(
         &first,
         &[
-            "290 endpoints, 17 failing, 3 disabled by us, 4 disabled by your team",
+            "290 endpoints, 17 failing, 2 retrying, 3 disabled by us, 4 disabled by your team",
             "All 290 Failing 17 Retrying 2 Slow 5 Disabled 7 Enabled 259",
             "Page 1 of 6",
         ],

@@ -85,7 +85,7 @@ async fn failing_attempts_are_shown_before_a_delivery_has_failed() {
     world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
     world.deliver(event(&tenant.id, "job")).await;
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
-    says(&page, &["none failing", "1 pending", "Retrying", "1 pending", "HTTP 500", "just now"]);
+    says(&page, &["1 retrying", "1 pending", "Retrying", "1 pending", "HTTP 500", "just now"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -399,7 +399,8 @@ async fn failed_deliveries_of_all_endpoints_are_resent_at_once() {
             "Created since",
             "/0 : 2 failed deliveries",
             "/11 : 2 failed deliveries",
-            "Disabled endpoints are left out.",
+            "Not included are held deliveries and those of disabled endpoints.",
+            "/off : 1 failed delivery",
         ],
     );
     let page = browser.press("/console/recovery", &page, "Resend all 24 failed deliveries", &[]).await;
@@ -413,13 +414,13 @@ async fn failed_deliveries_of_all_endpoints_are_resent_at_once() {
     let path = format!("/console/recovery?id={id}");
     says(
         &browser.open(&path).await,
-        &["24 failed deliveries resent . Of those created until", "24 pending and 0 failed now."],
+        &["24 failed deliveries resent . Now failed: 0. Pending: 24, with those that were not resent"],
     );
     world.handle_all().await;
     assert_eq!(receiver.count().await, 24);
     says(&browser.open(&path).await, &["24 failed deliveries resent, all delivered ."]);
-    says(&browser.open("/console/recovery").await, &["Nothing to resend"]);
+    says(&browser.open("/console/recovery").await, &["Nothing to resend", "Not included", "/off : 1 failed delivery"]);
     book.write(&tenant, [failed(&again, 9)]).await;
-    says(&browser.open(&path).await, &["0 pending and 1 failed now.", "/11 : 1 failed delivery"]);
+    says(&browser.open(&path).await, &["Now failed: 1. Pending: 0.", "/11 : 1 failed delivery"]);
     says(&browser.open("/console/recovery?id=x").await, &["not one of the ten latest"]);
 }
