@@ -1,10 +1,9 @@
 //! Counts undelivered deliveries exactly in a log of any size. Delivered states do not have to be read, because
 //! successful deliveries never enter the sparse index.
 //!
-//! A [statement](super::statement) reads the keys in up to 50 partitions of the index. If it finds [`READ`] keys, the
-//! partition where it stopped is counted by queries, up to [`MOST`] deliveries, and another statement continues after
-//! that partition. These queries return only the keys that are wanted. The index lags behind the table, usually by less
-//! than a second.
+//! A statement reads the keys in up to 50 partitions of the index. If it finds 300 keys, the partition where it stopped
+//! is counted by queries, up to [`MOST`] deliveries, and another statement continues after that partition. These queries
+//! return only the keys that are wanted. The index lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
