@@ -289,7 +289,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
 }
 
-/// A statement `... IN [?, ...] AND ... BETWEEN ? AND ? ...` that is answered in pages.
+/// A statement `... IN [?, ...] AND ...` that is answered in pages.
 struct Statement {
     pages: Pages,
     call: Value,
@@ -307,23 +307,24 @@ impl Statement {
         Self { pages, part: part.parse().expect("a number"), token, call }
     }
 
-    /// The keys in the list.
-    fn keys(&self) -> &[Value] {
-        let all = self.call["Parameters"].as_array().expect("parameters");
-        &all[..all.len() - 2]
+    /// The keys in the list, and the other parameters.
+    fn parameters(&self) -> (&[Value], &[Value]) {
+        let text = self.call["Statement"].as_str().expect("a statement");
+        let (_, list) = text.split_once("IN [").expect("a list");
+        let keys = list.split(']').next().expect("a list").matches('?').count();
+        self.call["Parameters"].as_array().expect("parameters").split_at(keys)
     }
 
     /// The call for this part of the list.
     fn part(&self) -> Bytes {
         let Pages::OfTen = self.pages else { return self.call.to_string().into() };
-        let all = self.call["Parameters"].as_array().expect("parameters");
-        let part = self.keys().chunks(10).nth(self.part).expect("a part");
+        let (keys, others) = self.parameters();
+        let part = keys.chunks(10).nth(self.part).expect("a part");
         let marks = |number: usize| format!("IN [{}]", vec!["?"; number].join(", "));
         let text = self.call["Statement"].as_str().expect("a statement");
-        assert!(text.contains(&marks(all.len() - 2)), "{text}");
         let mut call = self.call.clone();
-        call["Statement"] = json!(text.replace(&marks(all.len() - 2), &marks(part.len())));
-        call["Parameters"] = json!([part, &all[all.len() - 2..]].concat());
+        call["Statement"] = json!(text.replace(&marks(keys.len()), &marks(part.len())));
+        call["Parameters"] = json!([part, others].concat());
         call["NextToken"] = json!(self.token);
         call.as_object_mut().expect("a call").retain(|_, value| !value.is_null());
         call.to_string().into()
@@ -340,7 +341,7 @@ impl Statement {
             Pages::OnlyKeys if more.is_some() => {
                 drop(page.insert("LastEvaluatedKey".to_owned(), json!({"key": {"S": "k"}})));
             }
-            Pages::OfTen if more.is_some() || (self.part + 1) * 10 < self.keys().len() => {
+            Pages::OfTen if more.is_some() || (self.part + 1) * 10 < self.parameters().0.len() => {
                 let part = self.part + usize::from(more.is_none());
                 page.insert("NextToken".to_owned(), json!(format!("{part} {}", more.unwrap_or_default())));
             }

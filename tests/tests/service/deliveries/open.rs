@@ -59,7 +59,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     let browser = Browser::new(&world, &tenant.cookie);
     let first = browser.open("/console").await;
     let page = readable(first.page());
-    assert!(page.contains("4 endpoints, 1 disabled by us, 1 disabled by your team ."), "{page}");
+    assert!(page.contains("4 endpoints, 1 retrying, 1 disabled by us, 1 disabled by your team ."), "{page}");
     let expected = [
         ("/retrying", &retrying, "Retrying", None, "HTTP 503"),
         ("/disabled", &disabled, "Disabled: HTTP 410", Some("8 failed deliveries"), "HTTP 410"),
@@ -157,7 +157,8 @@ async fn statements_in_pages_are_read_to_their_end() {
         for number in 0..30 {
             endpoints.push(world.endpoint(&tenant, &format!("https://example.com/{number}"), "s").await);
         }
-        let stats = async || world.rpc(&tenant.key, "deliveries/stats", json!({})).await.ok()["open"].clone();
+        let all = async || world.rpc(&tenant.key, "deliveries/stats", json!({})).await.ok().clone();
+        let stats = async || all().await["open"].clone();
         let before = world.calls();
         stats().await;
         let without_any = world.calls() - before;
@@ -173,5 +174,9 @@ async fn statements_in_pages_are_read_to_their_end() {
         let open = stats().await;
         let counts = ["pending", "failed", "held"].map(|status| open[status]["count"].clone());
         assert_eq!(counts, [json!(1_200), json!(30), json!(0)], "{pages:?}");
+        let job = |number: u32| format!("delivered {number}");
+        book.write(&tenant, endpoints.iter().map(|id| Draft::to(id, book.ago(HOUR), job(0)))).await;
+        book.write(&tenant, (1..=70).map(|number| Draft::to(&endpoints[7], old(number), job(number)))).await;
+        assert_eq!(all().await["total"]["delivered"], 100, "{pages:?}");
     }
 }
