@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use common::timestamp::Timestamp;
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -14,12 +14,49 @@ use tests::{
     Answer, Doomed, Receiver, Tenant, World, at_each_call, callback, context, event, sample_event,
     world::{people::PASSWORD, tables::item},
 };
+use tokio::{runtime::Handle, task::block_in_place};
 
 const ALL: [&str; 7] =
     ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"];
 
 pub(super) async fn delete(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "delete-user", json!({"password": PASSWORD})).await
+}
+
+/// Ends the sessions of all users, as a password reset does.
+async fn end_sessions(dynamodb: &Client) {
+    let users = dynamodb.scan().table_name("users").send().await.expect("the users").items.expect("items");
+    for user in users.into_iter().filter(|item| item.contains_key("password_hash")) {
+        let update = dynamodb.update_item().table_name("users").key("pk", user["pk"].clone());
+        let update = update.update_expression("ADD session_epoch :one");
+        let update = update.expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
+        update.send().await.expect("the sessions end");
+    }
+}
+
+/// An intruder who knows the old password must not delete an account that its owner takes back at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_stops_a_deletion_that_has_begun() {
+    let switch = Arc::<Mutex<Option<Client>>>::default();
+    let tables = Arc::clone(&switch);
+    let world = World::answering(&[], move |call| {
+        let dynamodb = tables.lock().expect("no panic").take_if(|_| call.operation == "TransactWriteItems");
+        if let Some(dynamodb) = dynamodb {
+            block_in_place(|| Handle::current().block_on(end_sessions(&dynamodb)));
+        }
+        None
+    })
+    .await;
+    for has_other_owner in [true, false] {
+        let tenant = world.tenant(&format!("acme-{has_other_owner}")).await;
+        if has_other_owner {
+            world.member(&tenant, "al@example.com", "owner").await;
+        }
+        *switch.lock().expect("no panic") = Some(world.stack.dynamodb_client());
+        assert_eq!(delete(&world, &tenant).await.status, 401, "another owner: {has_other_owner}");
+        assert!(switch.lock().expect("no panic").is_none(), "the sessions ended just before the deletion");
+        assert_eq!(world.sign_in(&tenant.email, PASSWORD).await.status, 200);
+    }
 }
 
 /// Runs the purge of deleted organizations, `minutes` from now.

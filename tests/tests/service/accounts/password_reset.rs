@@ -395,29 +395,6 @@ async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
     }
 }
 
-/// An intruder who knows the old password must not delete an account that its owner takes back at the same time.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_stops_a_deletion_that_has_begun() {
-    let world = World::start().await;
-    for round in 0..4_u32 {
-        let tenant = world.tenant(&format!("acme{round}")).await;
-        // An organization with another owner, or one that would end with the account.
-        if round.is_multiple_of(2) {
-            world.member(&tenant, &format!("al{round}@example.com"), "owner").await;
-        }
-        let link = ask(&world, &tenant.email).await;
-        let deletion = world.cli(&tenant.cookie, "delete-user", json!({"password": OLD}));
-        let (done, deleted) = tokio::join!(reset(&world, token(&link), NEW), deletion);
-        match done.status {
-            200 => {
-                assert_ne!(deleted.status, 200, "{deleted:?}");
-                assert_eq!(world.sign_in(&tenant.email, NEW).await.status, 200);
-            }
-            _ => assert_eq!(deleted.status, 200, "{done:?}"),
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_of_a_removed_member_does_not_work() {
     let world = World::start().await;
