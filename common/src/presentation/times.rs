@@ -8,6 +8,7 @@ use crate::{issue::Problem, timestamp::Timestamp};
 
 /// The age up to which a time is shown as "just now".
 const JUST_NOW: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// `9 min ago (2026-01-31 12:00:05 UTC)`.
 pub fn when(at: Timestamp, now: Timestamp) -> Markup {
@@ -70,11 +71,13 @@ pub fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
 
 /// `9 min ago` or `in 9 min`, and `just now` for a few seconds.
 fn distance(at: Timestamp, now: Timestamp) -> String {
-    // A page may have begun before what it shows.
-    match (at > now, at.since(now).max(now.since(at))) {
-        (_, apart) if apart < JUST_NOW => "just now".to_owned(),
-        (true, apart) => format!("in {}", left(apart)),
-        (false, apart) => format!("{} ago", length(apart)),
+    let (left_until, since) = (at.since(now), now.since(at));
+    match at > now {
+        // Not "in 0 s", for what happened while the page was built.
+        true if left_until < SECOND => "just now".to_owned(),
+        true => format!("in {}", left(left_until)),
+        false if since < JUST_NOW => "just now".to_owned(),
+        false => format!("{} ago", length(since)),
     }
 }
 
@@ -120,6 +123,8 @@ mod tests {
             assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
         }
         assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
+        assert_eq!(distance(at.after(Duration::from_millis(900)), at), "just now");
+        assert_eq!(distance(at.after(Duration::from_secs(3)), at), "in 3 s");
         assert_eq!(
             [604_799, 604_800, 7_199].map(|seconds| left(Duration::from_secs(seconds))),
             ["7 days", "7 days", "2 h"]

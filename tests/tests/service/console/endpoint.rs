@@ -269,10 +269,12 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     );
     assert!(!text(&confirm).contains("410"), "the receiver has not answered 410");
     assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false), "nothing has happened yet");
-    says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 21 deliveries : starts within seconds"]);
+    // Events are held until the endpoint is enabled.
+    world.deliver(event(&tenant.id, "later")).await;
+    says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 22 deliveries : starts within seconds"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
-    assert_eq!(receiver.count().await, 21);
+    assert_eq!(receiver.count().await, 22);
 
     // There are no failed deliveries in this period.
     let page = browser.open(&path).await;
