@@ -55,8 +55,8 @@ struct Arguments {
     /// Keep tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
-    /// Write the functions' calls to DynamoDB to this file: operation, request, status and response, as lines of JSON in
-    /// the order of their effects.
+    /// Write the functions' calls to DynamoDB to this new file: operation, request, status and response, as lines of JSON
+    /// in the order of their effects. They include the secrets that the tables contain.
     #[arg(long, value_name = "FILE", requires = "memory")]
     record: Option<PathBuf>,
     /// Also print the addresses of the tables and queues.

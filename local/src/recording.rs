@@ -1,8 +1,9 @@
 //! The functions' calls to the embedded tables, in a file, for a replay on another implementation of DynamoDB.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::{Mutex, PoisonError},
 };
@@ -24,9 +25,11 @@ struct Line<'a> {
 }
 
 impl Recording {
-    /// Replaces the file at `path`.
+    /// Creates the file at `path`. It contains stored secrets, so only its owner can read it, and an existing file, which
+    /// may have other permissions, is not replaced.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write to {}", path.display()))?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self(Mutex::new(file)))
     }
 

@@ -51,7 +51,7 @@ pub struct Options {
     pub limits: Limits,
     /// Whether to create a demo tenant and serve the link that signs in to it.
     pub demo_data: bool,
-    /// The file for the functions' calls to DynamoDB, if they are recorded. An existing file is replaced.
+    /// The file for the functions' calls to DynamoDB, if they are recorded. It must not exist.
     pub record: Option<PathBuf>,
 }
 

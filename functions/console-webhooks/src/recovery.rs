@@ -89,6 +89,7 @@ impl Unfinished {
         let failing: Vec<_> = self.endpoints.iter().filter(|(_, open)| open.failed.count > 0).collect();
         let deliveries = |failed: &Backlog| counted(failed.number(), "failed delivery", "failed deliveries");
         html! {
+            @if failing.len() + self.callbacks.failed.count > 0 {
             ul {
                 @for (endpoint, open) in failing.iter().take(NAMED) {
                     li {
@@ -99,20 +100,26 @@ impl Unfinished {
                 @if failing.len() > NAMED { li { "and " (failing.len() - NAMED) " more endpoints" } }
                 @if self.callbacks.failed.count > 0 { li { "Job callbacks: " (deliveries(&self.callbacks.failed)) } }
             }
+            }
         }
     }
 
-    /// The missed deliveries that a recovery of all endpoints does not resend.
-    fn left_out(&self) -> Markup {
+    /// The missed deliveries that a recovery of all endpoints does not resend, by endpoint.
+    fn left_out(&self) -> Vec<(&EndpointView, String)> {
         let of_active =
             self.endpoints.iter().map(|(endpoint, open)| (endpoint, Backlog::default(), held(endpoint, open)));
         let of_inactive =
             self.inactive.iter().map(|(endpoint, open)| (endpoint, open.failed.clone(), held(endpoint, open)));
         let missed = of_inactive.chain(of_active).map(|(endpoint, failed, held)| (endpoint, missed(&failed, &held)));
-        let missed: Vec<_> = missed.filter(|(_, missed)| !missed.is_empty()).collect();
+        missed.filter(|(_, missed)| !missed.is_empty()).collect()
+    }
+
+    /// The list of those.
+    fn list_left_out(&self) -> Markup {
+        let missed = self.left_out();
         html! {
             @if !missed.is_empty() {
-                p { "Not included are held deliveries and those of disabled endpoints. To resend them, open the endpoint:" }
+                p { "Held deliveries and those of disabled endpoints are not resent. To resend them, open the endpoint:" }
                 ul {
                     @for (endpoint, missed) in missed.iter().take(NAMED) {
                         li {
@@ -146,7 +153,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
         let content = html! {
             @if let Some(running) = &running { (running) }
             p { "Active endpoints and job callbacks have no failed deliveries." }
-            (failed.left_out())
+            (failed.list_left_out())
             p { a href="/console" { "Back to endpoints" } }
         };
         return Ok(Page::new("Nothing to resend", content).within(console));
@@ -156,7 +163,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
         @if let Some(running) = &running { (running) }
         p { "Created since " (times::date(since)) ". They are resent at up to 100 per second." }
         (failed.list())
-        (failed.left_out())
+        (failed.list_left_out())
         div .row {
             (Form { to: PATH, button: &button, hidden: &[("since", &since.to_string())], ..Form::default() })
             a href="/console" { "Cancel" }
@@ -211,12 +218,13 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
 async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<(Markup, bool)> {
     let Recovery { selection: Selection { time, .. }, resent, done, .. } = recovery;
     let period = Filter { since: Some(time.start), until: Some(time.end), ..Filter::default() };
-    let left = Unfinished::read(app, tenant, &[Status::Failed, Status::Pending], &period, now).await?;
+    let left = Unfinished::read(app, tenant, &[Status::Failed, Status::Pending, Status::Held], &period, now).await?;
     let sum = |count: fn(&Open) -> usize| left.all().map(count).sum::<usize>();
     let (failed, pending) = (sum(|open| open.failed.count), sum(|open| open.pending.count));
     let resent = usize::try_from(*resent).unwrap_or(usize::MAX);
     let deliveries = |number: usize| counted(number, "failed delivery", "failed deliveries");
-    let is_well = *done && failed + pending == 0;
+    // A receiver may have been disabled since, so that its deliveries are failed or held again.
+    let is_well = *done && failed + pending == 0 && left.left_out().is_empty();
     let line = html! {
         div .notice.good[is_well] role=[(!done).then_some("status")] {
             p {
@@ -231,7 +239,7 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
                     (false, _) => { strong { "Resending: " (resent) " of " (deliveries(resent + failed)) } "." },
                 }
             }
-            @if *done && failed > 0 { (left.list()) }
+            @if *done { (left.list()) (left.list_left_out()) }
         }
     };
     Ok((line, !*done || pending > 0))

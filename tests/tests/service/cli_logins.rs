@@ -4,6 +4,7 @@ mod approve;
 mod limits;
 mod poll;
 
+pub(crate) use self::poll::end_all_sessions;
 use serde_json::{Value, json};
 use tests::{Answer, World};
 

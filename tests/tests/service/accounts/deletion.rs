@@ -16,22 +16,13 @@ use tests::{
 };
 use tokio::{runtime::Handle, task::block_in_place};
 
+use crate::cli_logins::end_all_sessions;
+
 const ALL: [&str; 7] =
     ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"];
 
 pub(super) async fn delete(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "delete-user", json!({"password": PASSWORD})).await
-}
-
-/// Ends the sessions of all users, as a password reset does.
-async fn end_sessions(dynamodb: &Client) {
-    let users = dynamodb.scan().table_name("users").send().await.expect("the users").items.expect("items");
-    for user in users.into_iter().filter(|item| item.contains_key("password_hash")) {
-        let update = dynamodb.update_item().table_name("users").key("pk", user["pk"].clone());
-        let update = update.update_expression("ADD session_epoch :one");
-        let update = update.expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
-        update.send().await.expect("the sessions end");
-    }
 }
 
 /// An intruder who knows the old password must not delete an account that its owner takes back at the same time.
@@ -42,7 +33,7 @@ async fn a_reset_stops_a_deletion_that_has_begun() {
     let world = World::answering(&[], move |call| {
         let dynamodb = tables.lock().expect("no panic").take_if(|_| call.operation == "TransactWriteItems");
         if let Some(dynamodb) = dynamodb {
-            block_in_place(|| Handle::current().block_on(end_sessions(&dynamodb)));
+            block_in_place(|| Handle::current().block_on(end_all_sessions(&dynamodb)));
         }
         None
     })

@@ -187,7 +187,8 @@ async fn a_session_that_begins_during_the_end_of_all_is_void() {
     assert!(!world.is_signed_in(answer["cookieHeader"].as_str().expect("a cookie")).await);
 }
 
-async fn end_all_sessions(tables: &Client) {
+/// Ends the sessions of all users, as a password reset does.
+pub(crate) async fn end_all_sessions(tables: &Client) {
     let users = tables.scan().table_name("users").send().await.expect("the users");
     for user in users.items().iter().filter(|item| item.contains_key("session_epoch")) {
         let update = tables.update_item().table_name("users").key("pk", user["pk"].clone());
