@@ -3,7 +3,7 @@
 //! An index that DynamoDB maintains would cost a write for each delivery, as much as the delivery itself. Instead, the
 //! sweep reads the deliveries once they are three minutes old and writes their ids to *segments*, about a thousand
 //! deliveries at a time. A segment covers everything between two moments in all of a tenant's shards. Its ids are in
-//! parts of about four kilobytes, by the hash of what is sought, so a search reads one part of each segment. It reads
+//! parts of about three kilobytes, by the hash of what is sought, so a search reads one part of each segment. It reads
 //! the log itself only for what is newer than the last segment.
 //!
 //! All items of a tenant are in the partition `index/<tenant>`:
@@ -70,8 +70,9 @@ const LEAST: usize = 64;
 const HOURS: usize = 80;
 /// The number of items that are deleted at a time.
 const FORGOTTEN: usize = 1000;
-/// The intended size of a part, in bytes: a strongly consistent read of it takes one unit.
-const PART: usize = 4096;
+/// The average size of a part, in bytes. Parts vary in size, because the hashes are random, and a read of more than 4,096
+/// bytes takes two units instead of one.
+const PART: usize = 3072;
 /// The size of an entry: a hash, and the id of a delivery.
 const ENTRY: usize = 49;
 const INDEXING: &str = "indexing deliveries";
