@@ -1,9 +1,9 @@
 //! Counts undelivered deliveries exactly in a log of any size. Delivered states do not have to be read, because
 //! successful deliveries never enter the sparse index.
 //!
-//! A statement reads the keys in up to 50 partitions of the index. If it finds 300 keys, the partition where it stopped
-//! is counted by queries, up to [`MOST`] deliveries, and another statement continues after that partition. These queries
-//! return only the keys that are wanted. The index lags behind the table, usually by less than a second.
+//! A statement reads the keys in up to 50 partitions of the index. If it finds 300 keys, another statement continues after
+//! the partition where it stopped. Such large partitions are then counted by queries, up to [`MOST`] deliveries each. The
+//! queries return only the keys that are wanted. The index lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -22,7 +22,7 @@ use crate::{
         dynamo::{Item, QueryPage, query_page},
         expression::select,
     },
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::delivery::{DeliveryId, Shard, Status},
@@ -123,10 +123,15 @@ impl Log {
         let places: BTreeMap<String, Place> =
             places.map(|place| (index_key(tenant, place.shard, place.status), place)).collect();
         let places: Vec<_> = places.into_iter().collect();
-        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(tenant, part, asked)).collect();
+        let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(part, asked)).collect();
         let read: Vec<_> = stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let (read, large): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+        let counts = large.into_iter().flatten().map(async |place| {
+            Ok::<_, Error>((place, self.count_open(tenant, place, asked).await?))
+        });
+        let counts: Vec<_> = stream::iter(counts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut open = vec![Open::default(); destinations.len()];
-        for (place, backlog) in read.into_iter().flatten() {
+        for (place, backlog) in read.into_iter().flatten().chain(counts) {
             let Some(open) = open.get_mut(place.destination) else { continue };
             match place.status {
                 Status::Pending => open.pending.add(backlog),
@@ -139,14 +144,13 @@ impl Log {
         Ok(open)
     }
 
-    /// Reads partitions of the index, which must be sorted by key.
+    /// Reads partitions of the index, which must be sorted by key. Also returns those that are too large for a statement.
     async fn read_open(
         &self,
-        tenant: &TenantId,
         mut places: &[(String, Place)],
         asked: &Asked,
-    ) -> Result<Vec<(Place, Backlog)>> {
-        let mut read = Vec::new();
+    ) -> Result<(Vec<(Place, Backlog)>, Vec<Place>)> {
+        let (mut read, mut large) = (Vec::new(), Vec::new());
         while !places.is_empty() {
             let Selected { whole, rest } = self.select(&UNDELIVERED, places, &asked.all, READ).await?;
             for (place, items) in whole {
@@ -154,10 +158,10 @@ impl Log {
                 read.push((place, Backlog::whole(ids.collect())));
             }
             let Some(((_, place), rest)) = rest.split_first() else { break };
-            read.push((*place, self.count_open(tenant, *place, asked).await?));
+            large.push(*place);
             places = rest;
         }
-        Ok(read)
+        Ok((read, large))
     }
 
     /// Counts up to [`MOST`] deliveries of a partition of the index that is too large for the statement.
