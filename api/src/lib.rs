@@ -16,6 +16,7 @@ pub mod audit;
 pub mod auth;
 pub mod deliveries;
 pub mod error;
+pub mod outcome;
 mod strings;
 pub mod team;
 pub mod webhooks;

@@ -13,7 +13,7 @@ pub(crate) use self::{
     events::{Listen, Send, Trigger},
     keys::Keys,
     team::{Audit, Settings, Team},
-    values::Ceiling,
+    values::{Ceiling, since},
 };
 use crate::address::service;
 
@@ -154,6 +154,19 @@ Examples:
   fanfare --profile staging endpoints list
   fanfare profiles")]
     Profiles,
+    /// Serve the client's commands as tools for language models, by the Model Context Protocol
+    #[command(after_help = "\
+The protocol uses standard input and output, so a program that runs a language model starts this command. The tools use the credentials of this machine or FANFARE_API_KEY. A key with the scopes webhooks:read and deliveries:read is enough without --allow-writes.
+
+Examples:
+  fanfare mcp
+  fanfare --profile staging mcp --allow-writes
+  claude mcp add webhooks -- fanfare mcp")]
+    Mcp {
+        /// Also offer tools that resend deliveries, and that test, enable and disable endpoints
+        #[arg(long)]
+        allow_writes: bool,
+    },
     /// Check the connection to the service, the clock and the API key
     #[command(after_help = "Example:\n  fanfare doctor")]
     Doctor,

@@ -10,8 +10,8 @@ use api::{
     deliveries::{Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
-use self::page::{Labels, PAGE, Rows, filter, listed};
-pub(crate) use self::page::{is_delivered, result};
+use self::page::{Labels, PAGE, Rows, filter};
+pub(crate) use self::page::{is_delivered, listed, result};
 use crate::{
     args::{Deliveries, Erasure, Named, Recovery},
     calls::Api,

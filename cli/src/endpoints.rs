@@ -12,6 +12,7 @@ use api::{
 };
 use serde_json::json;
 
+pub(crate) use self::list::is_meant;
 use self::list::{list, state};
 use crate::{
     args::{Ceiling, Endpoints},

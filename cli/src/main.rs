@@ -19,6 +19,7 @@ mod input;
 mod keys;
 mod listen;
 mod login;
+mod mcp;
 mod profiles;
 mod secret;
 mod send;
@@ -132,6 +133,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Audit(list) => audit::run(&api, list, json).await,
         Command::Settings(settings) => settings::run(&api, settings, json).await,
         Command::Open { what, no_browser } => browser::run(&api, what.as_deref(), !no_browser, json).await,
+        Command::Mcp { allow_writes } => mcp::run(api, allow_writes).await,
         Command::Doctor => doctor::run(&api, &config, json).await,
         Command::Completions { .. } | Command::Man { .. } | Command::Profiles => Ok(()),
     }

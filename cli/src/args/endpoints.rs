@@ -5,6 +5,8 @@ use api::{
     webhooks::{EventName, PayloadForm},
 };
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::values::{Ceiling, ceiling, event_of_a_job, header, payload};
 
@@ -24,7 +26,8 @@ pub(crate) struct Sending {
 }
 
 /// The endpoints to list.
-#[derive(Args)]
+#[derive(Args, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Sought {
     /// Only endpoints with this text in their URL, description or id, in any case
     #[arg(long, value_name = "TEXT")]
@@ -35,7 +38,8 @@ pub(crate) struct Sought {
 }
 
 /// The state of an endpoint, as far as the list of endpoints shows it.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     Enabled,
     Failing,

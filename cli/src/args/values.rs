@@ -77,7 +77,7 @@ pub(super) fn lifetime(text: &str) -> Result<u32, String> {
 }
 
 /// Parses a time in RFC 3339, or an age.
-pub(super) fn since(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
     let time = match humantime::parse_duration(text) {
         Ok(age) => crate::clock::ago(age),
         Err(_) => text.contains('T').then(|| text.into()),

@@ -52,7 +52,7 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
 }
 
 /// Reads up to `limit` of the newest deliveries, and the cursor for the next page. Skips empty pages.
-pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
+pub(crate) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut deliveries = Vec::new();
     loop {
         call.limit = Some(limit.saturating_sub(deliveries.len()).clamp(1, PAGE));

@@ -55,7 +55,8 @@ fn events(endpoint: &Endpoint) -> String {
     }
 }
 
-fn is_meant(endpoint: &Endpoint, Sought { search, state }: &Sought) -> bool {
+/// Whether an endpoint is one of those to list.
+pub(crate) fn is_meant(endpoint: &Endpoint, Sought { search, state }: &Sought) -> bool {
     let contains = |text: &str| {
         let description = endpoint.description.as_ref().map(ToString::to_string);
         let texts = [endpoint.url.clone(), description, Some(endpoint.webhook_endpoint_id.to_string())];

@@ -13,6 +13,7 @@ mod commands;
 mod connections;
 mod endpoints;
 mod listening;
+mod mcp;
 mod network;
 mod packages;
 mod page;
