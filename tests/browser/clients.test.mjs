@@ -1,10 +1,14 @@
-// Other people's clients, called through their own methods: oRPC's clients for the API, and the libraries of Standard
-// Webhooks for deliveries. These tests do not need a browser.
+// Other people's clients, called through their own methods: oRPC's clients for the API, the libraries of Standard Webhooks
+// for deliveries, and the client of the Model Context Protocol for `fanfare mcp`. These tests do not need a browser.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { after, before, test } from "node:test";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { ORPCError, createORPCClient, createORPCErrorFromJson } from "@orpc/client";
 import { RPCLink } from "@orpc/client/fetch";
 import { oc } from "@orpc/contract";
@@ -15,6 +19,9 @@ import { confirm, jobEnds, linkTo, receiver, service } from "./world.mjs";
 // A Python with the packages in .ci/tools.txt, as in CI.
 const { PYTHON } = process.env;
 const VERIFY = fileURLToPath(new URL("verify.py", import.meta.url));
+// The command-line client, as `cargo test` builds it.
+const TARGET = process.env.CARGO_TARGET_DIR || fileURLToPath(new URL("../../target", import.meta.url));
+const FANFARE = join(TARGET, "debug", "fanfare");
 const NO_ID = "00000000-0000-7000-8000-000000000000";
 let world;
 
@@ -151,4 +158,23 @@ test("the libraries of Standard Webhooks verify full and thin events", async (t)
   const python = spawnSync(PYTHON, [VERIFY], { input: JSON.stringify(requests), encoding: "utf8" });
   assert.equal(python.status, 0, python.stderr);
   assert.deepEqual(JSON.parse(python.stdout), expected, "in Python");
+});
+
+test("the client of the Model Context Protocol uses the tools of the command line", async (t) => {
+  if (!existsSync(FANFARE) && process.env.BROWSER_TESTS !== "required") return t.skip("run `cargo test --package cli` first");
+  const { api, key, signedUp } = await account("mcp");
+  const { webhook_endpoint_id } = await api.webhooks.create({ url: "https://example.com/hook" });
+  const model = new Client({ name: "test", version: "1" });
+  t.after(() => model.close());
+  const env = { ...process.env, FANFARE_API: world.api, FANFARE_API_KEY: key };
+  await model.connect(new StdioClientTransport({ command: FANFARE, args: ["mcp"], env }));
+  const { tools } = await model.listTools();
+  assert.ok(tools.every(({ annotations }) => annotations.readOnlyHint));
+  const used = async (name, input) => {
+    const { content, isError } = await model.callTool({ name, arguments: input });
+    return isError ? content[0].text : JSON.parse(content[0].text);
+  };
+  assert.equal((await used("whoami", {})).organization.id, signedUp.organizationId);
+  assert.equal((await used("list_endpoints", {})).endpoints[0].webhook_endpoint_id, webhook_endpoint_id);
+  assert.match(await used("list_deliveries", { since: "yesterday" }), /must be an age such as 90s/);
 });

@@ -4,7 +4,7 @@ use api::{
     Open,
     deliveries::{Attempt, Delivery, Found, Status},
     outcome::{error_meaning, error_name},
-    webhooks::Endpoint,
+    webhooks::{DisabledReason, Endpoint},
 };
 
 use crate::{clock, deliveries::is_delivered, ids, terminal::cell};
@@ -22,7 +22,7 @@ pub(super) fn explained(Found { delivery, payload, attempts }: &Found, endpoint:
     let Delivery { delivery_id, event, job_id, status, .. } = delivery;
     let receiver = receiver(delivery, endpoint);
     let mut lines = vec![format!(
-        "Delivery {}: {} of {} to {receiver} is {} after {made}.",
+        "Delivery {}, {} of {} to {receiver}: {} after {made}.",
         cell(delivery_id),
         cell(event),
         cell(job_id),
@@ -95,6 +95,9 @@ fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
 /// The state of the endpoint, unless it is healthy.
 fn state(endpoint: &Endpoint) -> Option<String> {
     match (endpoint.active, &endpoint.disabled_reason, &endpoint.failing_since) {
+        (false, Some(reason), _) if *reason == DisabledReason::Gone => {
+            Some("The service disabled the endpoint, because its receiver answered HTTP 410.".to_owned())
+        }
         (false, Some(reason), _) => Some(format!("The service disabled the endpoint: {}.", cell(reason))),
         (false, None, _) => Some("The endpoint was disabled by the team.".to_owned()),
         (true, _, Some(since)) => Some(format!(
@@ -151,7 +154,7 @@ mod tests {
     fn a_failure_has_its_cause_and_what_can_be_done() {
         let text = explanation("failed", attempt("status_4xx", Some(401)), &endpoint(true));
         for part in [
-            format!("job.failed of job-1 to https://example.com/hook (endpoint {ENDPOINT}) is failed after 1 attempt."),
+            format!("job.failed of job-1 to https://example.com/hook (endpoint {ENDPOINT}): failed after 1 attempt."),
             "failed after 12 ms: HTTP 401. The receiver rejected the request.".to_owned(),
             "reject the signature. Its response begins: no\u{FFFD} match".to_owned(),
             "Once the receiver works, resend this delivery".to_owned(),
@@ -165,7 +168,7 @@ mod tests {
     fn each_status_has_a_consequence() {
         for (status, attempt, active, part) in [
             ("delivered", attempt("delivered", Some(200)), true, "was accepted with HTTP 200"),
-            ("pending", Value::Null, true, "is pending after no attempt.\nThe next attempt is due: it is in progress"),
+            ("pending", Value::Null, true, ": pending after no attempt.\nThe next attempt is due: it is in progress"),
             ("held", Value::Null, true, "A resend or a recovery"),
             (
                 "held",

@@ -65,8 +65,8 @@ impl Session {
     async fn use_tool(&mut self, name: &str, arguments: Value) -> (bool, String) {
         let answer = self.ask("tools/call", json!({"name": name, "arguments": arguments})).await;
         let result = &answer["result"];
-        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        (result["isError"] == true, text.to_owned())
+        assert_eq!(result["content"][0]["type"], "text", "{answer}");
+        (result["isError"] == true, tests::text(&result["content"][0]["text"]).to_owned())
     }
 
     async fn used(&mut self, name: &str, arguments: Value) -> Value {
