@@ -117,7 +117,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         _ => false,
     };
     if !api.is_signed_in() && !needs_no_key {
-        return Err(Failure::not_signed_in(format!("Not signed in to {}.", api.origin())));
+        let failure = Failure::not_signed_in(format!("Not signed in to {}.", api.origin()));
+        return Err(if matches!(command, Command::Mcp { .. }) { failure.hint(mcp::SIGN_IN) } else { failure });
     }
     match command {
         Command::Login(login) => login::login(&api, &mut config, &login, json).await,

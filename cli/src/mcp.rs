@@ -19,6 +19,11 @@ use rmcp::{
 
 use crate::{calls::Api, failure::Failure, terminal::shown};
 
+/// The remedy without a key. The SDKs of the protocol pass only variables such as HOME and PATH to a server, so a key in
+/// the shell's environment does not reach it.
+pub(crate) const SIGN_IN: &str =
+    "Run `fanfare login`, or set FANFARE_API_KEY for this server in the settings of the program that starts it.";
+
 /// The tools, with the credentials of the user who started the server.
 pub(crate) struct Server {
     api: Api,

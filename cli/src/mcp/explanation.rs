@@ -63,7 +63,7 @@ fn attempted(last: &Attempt) -> String {
     format!("{when} failed after {} ms: {name}. {meaning}{signature}{response}", last.duration_ms)
 }
 
-/// What follows from the status.
+/// The consequence of the status, and the remedy.
 fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
     let is_active = endpoint.is_none_or(|endpoint| endpoint.active);
     match &delivery.status {

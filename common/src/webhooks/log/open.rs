@@ -126,10 +126,12 @@ impl Log {
         let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(part, asked)).collect();
         let read: Vec<_> = stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await?;
         let (read, large): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        let counts = large.into_iter().flatten().map(async |place| {
-            Ok::<_, Error>((place, self.count_open(tenant, place, asked).await?))
-        });
-        let counts: Vec<_> = stream::iter(counts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let counts = large
+            .into_iter()
+            .flatten()
+            .map(async |place| Ok::<_, Error>((place, self.count_open(tenant, place, asked).await?)));
+        let counts: Vec<_> =
+            stream::iter(counts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut open = vec![Open::default(); destinations.len()];
         for (place, backlog) in read.into_iter().flatten().chain(counts) {
             let Some(open) = open.get_mut(place.destination) else { continue };
