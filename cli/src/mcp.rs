@@ -7,7 +7,10 @@
 mod answer;
 mod explanation;
 mod reads;
+mod schema;
 mod writes;
+
+use std::sync::Arc;
 
 use rmcp::{
     ServerHandler, ServiceExt,
@@ -32,7 +35,10 @@ pub(crate) struct Server {
 
 /// Serves the tools until the program closes standard input.
 pub(crate) async fn run(api: Api, allows_writes: bool) -> Result<(), Failure> {
-    let tools = if allows_writes { Server::reads() + Server::writes() } else { Server::reads() };
+    let mut tools = if allows_writes { Server::reads() + Server::writes() } else { Server::reads() };
+    for tool in tools.map.values_mut() {
+        tool.attr.input_schema = Arc::new(schema::plain(&tool.attr.input_schema));
+    }
     let failed = |error: String| Failure::local(format!("The MCP session failed: {}.", shown(&error)));
     let session = Server { api, tools }.serve(stdio()).await.map_err(|error| failed(error.to_string()))?;
     session.waiting().await.map_err(|error| failed(error.to_string()))?;

@@ -146,9 +146,11 @@ async fn tools_that_change_something_have_to_be_allowed() {
         let schema = &tool["inputSchema"];
         assert!(tool["description"].as_str().is_some_and(|text| text.len() > 40), "{tool}");
         assert_eq!(schema["type"], "object", "{tool}");
-        let properties = schema["properties"].as_object().into_iter().flatten();
-        for (name, property) in properties {
-            assert!(property["description"].is_string(), "{}: {name}: {property}", tool["name"]);
+        for property in schema["properties"].as_object().expect("properties").values() {
+            assert!(property["description"].is_string() && property["type"].is_string(), "{tool}");
+            let keywords = ["type", "description", "enum", "pattern", "minimum"];
+            let others: Vec<_> = property.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            assert!(others.iter().all(|name| keywords.contains(name)), "some clients fail at other keywords: {tool}");
         }
     }
     let refused = reading.ask("tools/call", json!({"name": "resend_delivery", "arguments": {"delivery": "a"}})).await;
