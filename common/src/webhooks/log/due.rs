@@ -1,6 +1,7 @@
 //! Due rows: the attempts that are due in each minute.
 //!
-//! Every pending delivery has a row in the minute of its next attempt. The row is written before the delivery's state.
+//! Every pending delivery whose next attempt waits for a time has a row in the minute of that time. A delivery that waits
+//! for its receiver is parked, and has a row elsewhere. The row is written before the delivery's state.
 //! The sweep processes each minute twice. In the minute itself, it wakes the deliveries whose wait exceeds SQS's
 //! maximum delay. Fifteen minutes later, it checks the states of all deliveries from that minute: a delivery that is
 //! still due has lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much
