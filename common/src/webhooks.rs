@@ -9,6 +9,7 @@
 //! - [`log`]: the deliveries table.
 //! - [`queue`]: the messages that identify due attempts.
 //! - [`endpoints`]: the endpoints table, and the health of receivers.
+//! - [`request`]: the request of an attempt, rebuilt from the log and the endpoint.
 //! - [`erasure`]: erases payloads and responses.
 //! - [`drains`]: the messages that schedule an organization's drains.
 //! - [`recoveries`]: runs recoveries, page by page.
@@ -25,3 +26,4 @@ pub mod log;
 pub mod post;
 pub mod queue;
 pub mod recoveries;
+pub mod request;

@@ -1,16 +1,14 @@
-//! The request of an attempt, as it was sent. It is not stored: it follows from the payload, the time of the attempt, and
-//! the endpoint, unless the endpoint was changed since.
+//! Shows the request of an attempt, as it was sent.
 
 use std::fmt::Write as _;
 
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, Destination, Payload, Status},
-        destination::{EndpointUrl, Target},
+        delivery::{Attempt, Delivery, Payload},
+        destination::EndpointUrl,
         endpoints::Endpoint,
-        event::PayloadForm,
-        post::Content,
+        request,
     },
 };
 use maud::{Markup, html};
@@ -32,11 +30,10 @@ pub(super) struct Requests<'a> {
 impl Requests<'_> {
     /// Shows the request of an attempt, if it reached the receiver.
     pub(super) fn of(&self, attempt: &Attempt) -> Markup {
-        let (Some(payload), Some(target)) = (self.payload, self.target()) else { return html! {} };
         let was_sent = attempt.status_code.is_some() || matches!(&*attempt.outcome, "timeout" | "protocol");
-        let Some(headers) = self.headers(target, payload, attempt).filter(|_| was_sent) else { return html! {} };
+        let Some((url, headers)) = self.sent(attempt).filter(|_| was_sent) else { return html! {} };
         // A callback's URL may contain a secret of the job.
-        let url = self.endpoint.map(|_| target.url);
+        let url = self.endpoint.map(|_| url);
         let is_changed = self.changed_at.is_some_and(|changed| attempt.at < changed);
         html! {
             details {
@@ -56,41 +53,19 @@ impl Requests<'_> {
 
     /// The body of the latest attempts, byte for byte.
     pub(super) fn body(&self) -> Option<String> {
-        self.payload.map(|payload| String::from_utf8_lossy(payload.body.in_form(self.form()).0).into_owned())
+        let form = request::form(self.delivery, self.endpoint);
+        self.payload.map(|payload| String::from_utf8_lossy(payload.body.in_form(form).0).into_owned())
     }
 
-    fn target(&self) -> Option<Target<'_>> {
-        match &self.payload?.destination {
-            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
-            Destination::Endpoint(_) => self.endpoint?.target(),
-        }
-    }
-
-    /// A success is marked if it was sent thin. Other attempts have the form that the endpoint has now.
-    fn form(&self) -> PayloadForm {
-        match self.endpoint {
-            _ if self.delivery.is_thin => PayloadForm::Thin,
-            Some(endpoint) if self.delivery.status != Status::Delivered => endpoint.payload_form(),
-            _ => PayloadForm::Full,
-        }
-    }
-
-    fn headers(&self, target: Target<'_>, payload: &Payload, attempt: &Attempt) -> Option<Vec<(String, String)>> {
-        let content = Content {
-            keys: target.keys,
-            headers: target.headers,
-            id: self.delivery.webhook_id,
-            event: self.delivery.event_in(&payload.body),
-            event_at: self.delivery.created_at,
-            trace: payload.trace.as_ref(),
-            body: payload.body.in_form(self.form()),
-        };
-        let headers = content.headers(attempt.at).ok()?;
+    /// The URL and the headers of an attempt; `None` if nothing is sent to the endpoint, or if it was deleted.
+    fn sent(&self, attempt: &Attempt) -> Option<(&EndpointUrl, Vec<(String, String)>)> {
+        let requests = request::Requests::of(self.delivery, self.payload?, self.endpoint)?;
+        let (url, headers) = (requests.url?, requests.headers(attempt.at).ok()?);
         let shown = headers.iter().map(|(name, value)| {
             let value = if value.is_sensitive() { "(secret)" } else { value.to_str().unwrap_or_default() };
             (name.to_string(), value.to_owned())
         });
-        Some(shown.collect())
+        Some((url, shown.collect()))
     }
 }
 

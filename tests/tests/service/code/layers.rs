@@ -23,7 +23,7 @@ const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "w
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`. Each module uses only modules that come earlier in this list.
-const ROOMS: [&str; 11] = [
+const ROOMS: [&str; 12] = [
     "destination",
     "event",
     "delivery",
@@ -31,6 +31,7 @@ const ROOMS: [&str; 11] = [
     "log",
     "queue",
     "endpoints",
+    "request",
     "job_failures",
     "erasure",
     "drains",
