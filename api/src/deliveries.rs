@@ -70,6 +70,14 @@ names! {
         Protocol = "protocol",
     }
 
+    /// The time of a request, which its signature covers.
+    SignedAt {
+        /// The time of the call.
+        Now = "now",
+        /// The time of the latest attempt.
+        LatestAttempt = "latest_attempt",
+    }
+
     /// The result of a settlement.
     Verdict {
         /// The settlement was recorded as an attempt.
@@ -100,7 +108,7 @@ calls! {
             cursor: Cursor,
         }
     }
-    POST "/v1/deliveries/get" Get -> Found { required { delivery_id: DeliveryId } optional {} }
+    POST "/v1/deliveries/get" Get -> Found { required { delivery_id: DeliveryId } optional { request: SignedAt } }
     POST "/v1/deliveries/resend" Resend -> Done { required { delivery_id: DeliveryId } optional {} }
     POST "/v1/deliveries/erase" Erase -> Erased {
         required {}
@@ -231,13 +239,32 @@ pub struct Found {
     /// The delivery.
     pub delivery: Delivery,
     /// The body of the request, byte for byte; absent if it was erased or not kept. Once delivered, payloads of more
-    /// than 8 KiB after compression are not kept.
+    /// than 8 KiB after compression are not kept. Beside a `request`, it has the form that was sent or, without a
+    /// success, that the endpoint gets now: a thin one has no results. Otherwise, it is always full.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
     pub payload: Option<String>,
+    /// The headers of the request with the `payload` as its body, if the call has the field `request`; absent if the
+    /// payload was erased or not kept, if the endpoint was deleted, or if the latest attempt is requested and there was
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SignedRequest")]
+    pub request: Option<SignedRequest>,
     /// All attempts, oldest first. If there are very many, only the newest 201 are returned.
     pub attempts: Vec<Attempt>,
+}
+
+/// The headers of a request to a receiver, with its signatures.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct SignedRequest {
+    /// The headers, with signatures by the secrets that the endpoint has now, but without the endpoint's own headers.
+    #[schemars(extend("examples" = [{"content-type": "application/json", "webhook-id": "msg_0123456789abcdef0123456789abcdef"}]))]
+    pub headers: BTreeMap<String, String>,
+    /// The names of the endpoint's own headers, whose values are secret.
+    #[schemars(extend("examples" = [["authorization"]]))]
+    pub secret_headers: Vec<String>,
 }
 
 /// The erased deliveries.

@@ -3,7 +3,7 @@
 use api::deliveries;
 use common::webhooks::delivery::{Attempt, Delivery, Detail, Failure, Outcome, Payload, Status, Trigger};
 use serde_json::json;
-use tests::World;
+use tests::{Receiver, World};
 
 use super::{Book, Draft, HOUR, SECOND, STATUSES, id, read};
 
@@ -122,10 +122,95 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
         book.log.begin(vec![book.log.first_row(&id(&tenant), &delivery, None, book.now)]).await[..],
         [Ok(())]
     ));
-    let mut event = tests::sample_event("deliveries-get");
-    event["headers"]["x-api-key"] = json!(tenant.key);
-    event["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());
-    let answer = world.stack.invoke("deliveries-get", event).await.expect("an answer").to_string();
-    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier attempts, the last attempt, and the delivery");
-    assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
+    for request in [json!(null), json!("now")] {
+        let mut event = tests::sample_event("deliveries-get");
+        event["headers"]["x-api-key"] = json!(tenant.key);
+        event["body"] = json!(json!({"json": {"delivery_id": delivery.id, "request": request}}).to_string());
+        let answer = world.stack.invoke("deliveries-get", event).await.expect("an answer").to_string();
+        assert_eq!(
+            answer.matches("duration_ms").count(),
+            202,
+            "200 earlier attempts, the last attempt, and the delivery"
+        );
+        assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
+    }
+}
+
+/// The headers of a request, without those that depend on the HTTP client and on the time of the call.
+fn own_headers<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
+    let others = ["host", "content-length", "accept", "webhook-timestamp", "webhook-signature", "authorization"];
+    let own = headers.filter(|(name, _)| !others.contains(name));
+    let mut own: Vec<_> = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    own.sort_unstable();
+    own
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_the_one_that_the_receiver_got() {
+    let world = World::live(&[]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let secret = "a secret of some length";
+    for form in ["full", "thin"] {
+        let endpoint = json!({
+            "url": receiver.url(&format!("/{form}")), "signing_secret": secret, "payload": form,
+            "headers": {"authorization": "Bearer hidden words"},
+        });
+        world.rpc(&tenant.key, "webhooks/create", endpoint).await.ok();
+    }
+    let mut with_callback = tests::callback(&tenant.id, "job-2", receiver.url("/callback"));
+    with_callback["callback_secret"] = json!(secret);
+    for mut event in [tests::event(&tenant.id, "job-1"), with_callback] {
+        event["result"] = json!({"n": 1.5});
+        world.enqueue("job-events", event).await;
+    }
+    let log = loop {
+        let log = world.log_of(&tenant.id, Status::Delivered).await;
+        if log.len() == 3 {
+            break log;
+        }
+        tokio::task::yield_now().await;
+    };
+    let received = receiver.received().await;
+    for delivery in &log {
+        let id = delivery.id.to_string();
+        let (webhook_id, is_callback) = (delivery.webhook_id.to_string(), delivery.webhook_endpoint_id.is_none());
+        let original = received.iter().find(|one| one.header("webhook-id") == webhook_id).expect("a request");
+        for at in ["now", "latest_attempt"] {
+            let answer = read(&world, &tenant, "get", json!({"delivery_id": id, "request": at})).await;
+            let (answer, text) = (answer.ok(), answer.ok().to_string());
+            assert!(!text.contains(secret) && !text.contains("hidden"), "{text}");
+            let request = &answer["request"];
+            assert_eq!(answer["payload"].as_str().expect("text").as_bytes(), original.body);
+            assert_eq!(request["secret_headers"], if is_callback { json!([]) } else { json!(["authorization"]) });
+            let headers = request["headers"].as_object().expect("headers");
+            let header = |name: &str| headers[name].as_str().expect("text");
+            let shown = headers.iter().map(|(name, value)| (name.as_str(), value.as_str().expect("text")));
+            let sent = original.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text")));
+            assert_eq!(own_headers(shown), own_headers(sent));
+            if at == "latest_attempt" {
+                assert_eq!(header("webhook-signature"), original.header("webhook-signature"));
+            }
+            let webhook = standardwebhooks::Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
+            let timestamp = header("webhook-timestamp").parse().expect("a number");
+            let signature = webhook.sign(&webhook_id, timestamp, &original.body).expect("a signature");
+            assert_eq!(header("webhook-signature").split(' ').next(), Some(signature.as_str()));
+        }
+    }
+    assert_eq!(receiver.count().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_needs_the_scope_of_a_resend() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
+    let (plain, signed) = (json!({"delivery_id": delivery.id}), json!({"delivery_id": delivery.id, "request": "now"}));
+    let reader = world.key(&tenant.cookie, json!({"scopes": ["deliveries:read"]})).await;
+    world.rpc(&reader, "deliveries/get", plain).await.ok();
+    assert_eq!(world.rpc(&reader, "deliveries/get", signed.clone()).await.error(), (403, "FORBIDDEN", "scope_missing"));
+    let writer = world.key(&tenant.cookie, json!({"scopes": ["deliveries:read", "deliveries:write"]})).await;
+    assert!(world.rpc(&writer, "deliveries/get", signed).await.ok()["request"].is_object());
+    let wrong = world.rpc(&writer, "deliveries/get", json!({"delivery_id": delivery.id, "request": "later"})).await;
+    assert_eq!(wrong.status, 400);
 }

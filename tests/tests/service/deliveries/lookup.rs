@@ -94,6 +94,22 @@ async fn a_job_is_found_in_one_call_among_many_deliveries() {
     }
 }
 
+/// The price of a search by `fanfare wait`, in `docs/performance.md`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_of_the_last_hour_reads_each_shard_once() {
+    let world = World::metered().await;
+    let tenant = world.tenant("acme").await;
+    let fields = json!({"job_id": "sought", "since": Book::of(&world).ago(HOUR)});
+    let mut units = Vec::new();
+    for endpoints in 1..=3 {
+        world.endpoint(&tenant, &format!("https://example.com/{endpoints}"), "s").await;
+        let _before = world.units();
+        assert_eq!(page(&world, &tenant, fields.clone()).await.len(), 0);
+        units.push(world.units().read);
+    }
+    assert_eq!(units, [14.5, 15.5, 16.5]);
+}
+
 /// The deliveries of a job are erased exactly, also in the part that the index covers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_erased_through_the_index() {

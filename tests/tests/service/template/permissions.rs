@@ -343,6 +343,9 @@ async fn large_held_deliveries_are_resent(world: &World) {
         world.deliver(large).await;
     }
     let resent = json!({"delivery_id": world.log(&tenant.id).await[0].id});
+    let mut signed = resent.clone();
+    signed["request"] = json!("now");
+    world.rpc(&tenant.key, "deliveries/get", signed).await.ok();
     world.rpc(&tenant.key, "deliveries/resend", resent).await.ok();
     let since = json!({"webhook_endpoint_id": id, "since": "2026-01-01T00:00:00Z"});
     world.rpc(&tenant.key, "deliveries/recover", since.clone()).await.ok();
