@@ -10,7 +10,7 @@ use self::values::profile;
 pub(crate) use self::{
     deliveries::{Deliveries, Erasure, List, Named, Recovery},
     endpoints::{Endpoints, Sought, State},
-    events::{Listen, Send, Trigger},
+    events::{Listen, Replay, Send, Trigger, Wait},
     keys::Keys,
     team::{Audit, Settings, Team},
     values::{Ceiling, since},
@@ -33,7 +33,7 @@ const GLOBAL: &str = "Global options";
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 success, 1 rejected or failed, 2 incorrect usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
+Exit codes: 0 success, 1 rejected or failed, 2 incorrect usage, 3 not signed in, 4 not found, 5 service unreachable, 6 a job failed, 7 timed out, 130 interrupted.
 
 Examples:
   fanfare login
@@ -106,9 +106,40 @@ Events that arrive while `fanfare listen` is stopped are kept for three days. Th
 Examples:
   fanfare listen --to 3000/hook
   fanfare listen --to https://localhost:8443 --insecure
+  fanfare listen --to job.failed=3000/failed --to 'nightly-*=4000' --to 3000/hook
   fanfare listen --to 3000 --events job.failed --since 1h
   fanfare listen --to 3000/hook --print-secret --print-body")]
     Listen(Listen),
+    /// Post logged deliveries to a local program, with their headers and signatures
+    #[command(override_usage = "\
+fanfare replay [OPTIONS] --to <URL> <DELIVERY>
+       fanfare replay [OPTIONS] --to <URL> --job <JOB>
+       fanfare replay [OPTIONS] --to <URL> --since <SINCE>
+       fanfare replay [OPTIONS] --to <URL> --failed")]
+    #[command(after_help = "\
+Your program gets the same requests as the receiver, oldest first, signed with the endpoint's secret at the current time. The secret stays in the service, and the log does not change. A delivery is skipped if its payload is no longer kept, or if its endpoint was deleted.
+
+Exit codes: 0 if your program accepted every delivery, 1 if not, 130 after Ctrl-C.
+
+Examples:
+  fanfare replay ID --to 3000/hook
+  fanfare replay ID --to 3000/hook --as-sent
+  fanfare replay --job job-1 --to 3000/hook
+  fanfare replay --failed --since 2h --endpoint ID --to 3000/hook")]
+    Replay(Replay),
+    /// Wait until jobs have finished, and print their results
+    #[command(after_help = "\
+A job is found by its event in the delivery log, even if the event came earlier. Jobs whose events no endpoint and no callback gets are not in the log, so the command waits for them until the time-out.
+
+Each search reads the index of the log. The first search, and the last one after a time-out, cover all kept deliveries; the searches in between cover the last hour. The pause between them grows from 1 s to 30 s.
+
+Exit codes: 0 if all jobs completed, 6 if one failed, 7 after the time-out.
+
+Examples:
+  fanfare wait job-1
+  fanfare wait job-1 job-2 --timeout 10m
+  fanfare --json wait job-1 | jq .result")]
+    Wait(Wait),
     /// Print the address of a console page, and open it
     #[command(after_help = "\
 Examples:

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::{
     DeliveryId, EndpointId, RecoveryId, Timestamp,
-    deliveries::{Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
+    deliveries::{Attempt, Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
 use self::page::{Labels, PAGE, Rows, filter};
@@ -19,8 +19,8 @@ use crate::{
     failure::Failure,
     ids::{self, Shortener},
     input::confirm,
-    table::{self, Column},
-    terminal::{cell, cell_of, end_progress, is_for_people, note, progress, say, say_json, tell},
+    table::{self, Column, Table},
+    terminal::{cell, cell_of, end_progress, indented, is_for_people, note, progress, say, say_json, tell},
 };
 
 /// The interval between polls of a recovery.
@@ -174,7 +174,7 @@ async fn recovered(
     }
 }
 
-async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), Failure> {
+async fn show(api: &Api, Found { delivery, payload, attempts, .. }: &Found) -> Result<(), Failure> {
     let labels = if delivery.webhook_endpoint_id.is_some() { Labels::load(api).await } else { Labels::default() };
     for (title, value) in [
         ("Delivery", cell(&delivery.delivery_id)),
@@ -193,22 +193,34 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
         }
     }
     if !attempts.is_empty() {
-        let rows = attempts.iter().map(|attempt| {
-            vec![
-                clock::short(&attempt.at),
-                result(attempt),
-                cell(&attempt.duration_ms),
-                cell(&attempt.trigger),
-                cell_of(attempt.detail.as_ref().or(attempt.response.as_ref())),
-            ]
-        });
         say("")?;
-        table::print(ATTEMPTS, &rows.collect::<Vec<_>>())?;
+        show_attempts(attempts)?;
     }
     match payload {
+        Some(payload) if is_for_people() => Ok(say(&format!("\n{}", indented(payload)))?),
         Some(payload) => Ok(say(&format!("\n{}", cell(payload)))?),
         None if delivery.erased_at.is_some() => Ok(say("\nThe payload was erased.")?),
         None => Ok(say("\nThe payload was not stored.")?),
+    }
+}
+
+/// Prints the attempts, and the latest error in full if its column is too narrow for it.
+fn show_attempts(attempts: &[Attempt]) -> Result<(), Failure> {
+    let rows = attempts.iter().map(|attempt| {
+        vec![
+            clock::short(&attempt.at),
+            result(attempt),
+            cell(&attempt.duration_ms),
+            cell(&attempt.trigger),
+            cell_of(attempt.detail.as_ref().or(attempt.response.as_ref())),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    table::print(ATTEMPTS, &rows)?;
+    let Some((latest, error)) = rows.last().and_then(|latest| Some((latest, latest.last()?))) else { return Ok(()) };
+    match Table::for_rows(ATTEMPTS, &rows).line(latest).contains(error.as_str()) {
+        true => Ok(()),
+        false => Ok(say(&format!("\n{error}"))?),
     }
 }
 
@@ -224,7 +236,8 @@ fn next_attempt(at: &Timestamp) -> String {
     format!("{} UTC{wait}", clock::short(at))
 }
 
-fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
+fn show_counts(Counted { since, total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
+    note(&format!("Created since {} UTC ({} ago).", clock::short(since), clock::age(since)));
     let failed = total.failed;
     let total = [
         (Status::Delivered, total.delivered),

@@ -95,6 +95,8 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             })?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
+        Endpoints::Enable { id } => switch(api, &id, true, is_json).await,
+        Endpoints::Disable { id } => switch(api, &id, false, is_json).await,
         Endpoints::Rotate { id, overlap, secret: is_chosen } => {
             let id = ids::endpoint(api, &id).await?;
             let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
@@ -132,6 +134,13 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
+}
+
+/// Enables or disables an endpoint.
+async fn switch(api: &Api, id: &str, active: bool, is_json: bool) -> Result<(), Failure> {
+    let id = ids::endpoint(api, id).await?;
+    let done = api.call(&Update { active: Some(active), ..Update::new(id) }).await?;
+    Ok(tell(&done, is_json, if active { "Endpoint enabled." } else { "Endpoint disabled." })?)
 }
 
 /// Checks that the previous secret has ended, if it was to end now: an older service ignores the field.

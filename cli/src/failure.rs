@@ -33,6 +33,12 @@ enum Cause {
     Ambiguous,
     /// The command line is not valid.
     Usage,
+    /// A job that the command waited for has failed.
+    JobFailed,
+    /// The command has waited for the whole time.
+    TimedOut,
+    /// Ctrl-C stopped the command.
+    Interrupted,
     /// The program that reads standard output has closed the pipe.
     Gone,
 }
@@ -84,6 +90,18 @@ impl Failure {
         Self::new(Cause::Usage, message)
     }
 
+    pub(crate) fn job_failed(message: impl Into<String>) -> Self {
+        Self::new(Cause::JobFailed, message)
+    }
+
+    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
+        Self::new(Cause::TimedOut, message)
+    }
+
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Cause::Interrupted, message)
+    }
+
     /// The failure for a file or folder that cannot be used.
     pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
         Self::local(format!("Could not use {}: {error}.", shown(&path.display().to_string())))
@@ -103,6 +121,9 @@ impl Failure {
             Cause::Usage => 2,
             Cause::NotSignedIn => 3,
             Cause::Unreachable => 5,
+            Cause::JobFailed => 6,
+            Cause::TimedOut => 7,
+            Cause::Interrupted => 130,
         }
     }
 
@@ -165,6 +186,9 @@ impl Failure {
             Cause::Local | Cause::Gone => "failed".to_owned(),
             Cause::Ambiguous => "ambiguous".to_owned(),
             Cause::Usage => "usage".to_owned(),
+            Cause::JobFailed => "job_failed".to_owned(),
+            Cause::TimedOut => "timed_out".to_owned(),
+            Cause::Interrupted => "interrupted".to_owned(),
         }
     }
 

@@ -32,7 +32,15 @@ use self::{
     show::{Output, Show},
     stop::Stop,
 };
-use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Network, terminal::note};
+use crate::{
+    args::Listen,
+    calls::Api,
+    config::Config,
+    failure::Failure,
+    http::Network,
+    targets::{Target, Targets},
+    terminal::note,
+};
 
 /// The maximum number of concurrent posts.
 const POSTS: usize = 10;
@@ -52,15 +60,16 @@ pub(crate) async fn run(
     listen: Listen,
     is_json: bool,
 ) -> Result<(), Failure> {
+    let targets = Targets::new(listen.to.clone())?;
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
-    note(&format!("Forwarding to {}. Press Ctrl-C to stop.", listen.to));
+    announce(&targets);
     note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
-    let output = Output { is_json, has_bodies: listen.print_body };
-    let show = Show::new(api.origin(), listen.to.clone(), output);
-    let poster = Arc::new(Poster::new(network, listen.to, listen.insecure)?);
+    let output = Output { is_json, has_bodies: listen.print_body, has_targets: targets.only().is_none() };
+    let show = Show::new(api.origin(), output);
+    let poster = Arc::new(Poster::new(network, targets, listen.insecure)?);
     let settler = tokio::spawn(Settler::new(api.clone(), show).run(settlements));
     let taken = take(api, config, &mut source, &poster, &done, stop).await;
     drop(done);
@@ -69,6 +78,18 @@ pub(crate) async fn run(
         note(&format!("Stopped: {sum}."));
     }
     taken.and(settled.map(drop))
+}
+
+/// Prints where the events go.
+fn announce(targets: &Targets) {
+    const STOP: &str = "Press Ctrl-C to stop.";
+    if let Some(Target { url, .. }) = targets.only() {
+        return note(&format!("Forwarding to {url}. {STOP}"));
+    }
+    for target in targets.iter() {
+        note(&format!("Forwarding {target} to {}.", target.url));
+    }
+    note(STOP);
 }
 
 /// Receives and posts events until Ctrl-C is pressed, the service returns a permanent error, or the settler ends.

@@ -11,6 +11,7 @@ mod config;
 mod deliveries;
 mod doctor;
 mod endpoints;
+mod event_line;
 mod failure;
 mod http;
 mod identity;
@@ -21,13 +22,17 @@ mod listen;
 mod login;
 mod mcp;
 mod profiles;
+mod program;
+mod replay;
 mod secret;
 mod send;
 mod settings;
 mod table;
+mod targets;
 mod team;
 mod terminal;
 mod trigger;
+mod wait;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
@@ -129,6 +134,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Send(send) => send::run(&api, &network, send, json).await,
         Command::Trigger(trigger) => trigger::run(&api, &network, &config, trigger, json).await,
         Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
+        Command::Replay(replay) => replay::run(&api, &network, replay, json).await,
+        Command::Wait(wait) => wait::run(&api, wait, json).await,
         Command::Keys(command) => keys::run(&api, command, json).await,
         Command::Team(command) => team::run(&api, &mut config, command, json).await,
         Command::Audit(list) => audit::run(&api, list, json).await,

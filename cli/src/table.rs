@@ -5,7 +5,7 @@ use std::io;
 
 use anstyle::AnsiColor;
 
-use crate::terminal::{fit, painted, say, width, width_of};
+use crate::terminal::{fit, fit_ends, painted, say, width, width_of};
 
 /// A column of a table.
 #[derive(Clone, Copy)]
@@ -24,6 +24,8 @@ enum Content {
     Text,
     /// A value that begins with a status, which determines the color.
     Status,
+    /// An id, whose middle is truncated.
+    Id,
     /// A URL, which loses its scheme before its end is truncated.
     Url,
 }
@@ -35,6 +37,10 @@ impl Column {
 
     pub(crate) const fn of_statuses(self) -> Self {
         Self { content: Content::Status, ..self }
+    }
+
+    pub(crate) const fn of_ids(self) -> Self {
+        Self { content: Content::Id, ..self }
     }
 
     pub(crate) const fn of_urls(self) -> Self {
@@ -51,6 +57,9 @@ impl Column {
 
     /// Shortens a cell to this width.
     fn fitted(&self, cell: &str, width: usize) -> String {
+        if self.content == Content::Id {
+            return fit_ends(cell, width);
+        }
         let without_scheme = cell.split_once("://").map_or(cell, |(_, rest)| rest);
         let is_shortened = self.content == Content::Url && width_of(cell) > width;
         fit(if is_shortened { without_scheme } else { cell }, width)

@@ -73,6 +73,52 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     begins
 }
 
+/// Shortens an id to this width, with an ellipsis in the middle, because ids often differ only at their ends.
+pub(crate) fn fit_ends(id: &str, width: usize) -> String {
+    if width_of(id) <= width {
+        return id.to_owned();
+    }
+    let (mut end, mut left) = (Vec::new(), width.saturating_sub(1) / 2);
+    for character in id.chars().rev() {
+        let Some(rest) = left.checked_sub(character.width().unwrap_or_default()) else { break };
+        left = rest;
+        end.push(character);
+    }
+    let end: String = end.into_iter().rev().collect();
+    format!("{}{end}", fit(id, width - width_of(&end)))
+}
+
+/// Indents untrusted JSON. Its tokens stay as they are, so a number keeps all its digits.
+pub(crate) fn indented(json: &str) -> String {
+    let (mut text, mut depth, mut is_string, mut is_escaped) = (String::new(), 0_usize, false, false);
+    let mut before = ' ';
+    let is_opening = |character| matches!(character, '{' | '[');
+    for character in shown(json).chars() {
+        if !is_string {
+            if character.is_ascii_whitespace() {
+                continue;
+            }
+            let is_closing = matches!(character, '}' | ']');
+            depth = depth.saturating_sub(usize::from(is_closing));
+            // An empty object or list stays on one line.
+            if before == ',' || is_opening(before) != is_closing {
+                text.push('\n');
+                text.extend(std::iter::repeat_n("  ", depth));
+            }
+            depth += usize::from(is_opening(character));
+        }
+        text.push(character);
+        if !is_string && character == ':' {
+            text.push(' ');
+        }
+        let is_quote = character == '"' && !is_escaped;
+        is_escaped = is_string && character == '\\' && !is_escaped;
+        is_string ^= is_quote;
+        before = if is_string { '"' } else { character };
+    }
+    text
+}
+
 /// Prints lines to standard output. Fails if its reader has closed the pipe.
 pub(crate) fn say(text: &str) -> io::Result<()> {
     writeln!(anstream::stdout().lock(), "{text}")
@@ -141,11 +187,50 @@ mod tests {
     }
 
     #[test]
+    fn json_is_indented_without_changing_its_tokens() {
+        let json = r#"{"a": 1.10e400,"b":[], "c":[{},"{\"x: \\",[ null ]],"d":{"e":true}}"#;
+        let lines = [
+            "{",
+            "  \"a\": 1.10e400,",
+            "  \"b\": [],",
+            "  \"c\": [",
+            "    {},",
+            r#"    "{\"x: \\","#,
+            "    [",
+            "      null",
+            "    ]",
+            "  ],",
+            "  \"d\": {",
+            "    \"e\": true",
+            "  }",
+            "}",
+        ];
+        assert_eq!(indented(json), lines.join("\n"));
+        assert_eq!((indented("7").as_str(), indented("\u{1b}").as_str()), ("7", "\u{FFFD}"));
+    }
+
+    #[test]
     fn a_text_that_is_too_wide_ends_with_an_ellipsis() {
         for (text, width, fits) in
             [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本", 3, "日…"), ("日本", 2, "…"), ("a", 0, "")]
         {
             assert_eq!(fit(text, width), fits);
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_too_wide_keeps_its_ends() {
+        for (id, width, fits) in [
+            ("job-2026-11-29-0412", 19, "job-2026-11-29-0412"),
+            ("job-2026-11-29-0412", 10, "job-2…0412"),
+            ("job-2026-11-29-0412", 9, "job-…0412"),
+            ("abc", 2, "a…"),
+            ("abc", 1, "…"),
+            ("abc", 0, ""),
+            ("日本語の長い", 5, "日…い"),
+            ("日本語の長い", 4, "日…"),
+        ] {
+            assert_eq!(fit_ends(id, width), fits, "{width}");
         }
     }
 }

@@ -1,9 +1,8 @@
 //! `fanfare trigger`: sends a sample of an event to an endpoint, or posts it to a local program without the service.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use api::{EndpointId, Secret, webhooks::List};
-use reqwest::Method;
 use serde_json::json;
 use url::Url;
 
@@ -18,12 +17,10 @@ use crate::{
     http::Network,
     ids,
     input::signing_secret,
+    program::{self, Tried},
     secret::{random_hex, signatures},
     terminal::{cell, tell},
 };
-
-/// The time limit of a post, the same as in the service.
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) async fn run(
     api: &Api,
@@ -64,20 +61,26 @@ async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, i
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
     let (signature, standard) = signatures(secret, &id, &now, body);
     let http = network.client_of_program(trigger.insecure, Duration::ZERO)?;
-    let request = http.request(Method::POST, to.as_str()).header("content-type", "application/json");
-    let request = request.header("x-event-type", trigger.event.as_str()).header("x-event-time", clock::now().as_str());
-    let request = request.header("webhook-id", &id).header("webhook-timestamp", now);
-    let request = request.header("webhook-signature", standard).header("x-webhook-signature", signature);
-    let request = request.body(body).build();
-    let request = request.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
-    let began = Instant::now();
-    let posted = http.post(request, TIMEOUT).await.map_err(|missing| {
-        let program = host_and_port(to);
-        let failure = Failure::local(format!("{program} did not respond: {}.", cell(&missing.cause)));
-        if missing.is_refused { failure.hint("Start the program, or check --to.") } else { failure }
+    let time = clock::now();
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-event-type", trigger.event.as_str()),
+        ("x-event-time", time.as_str()),
+        ("webhook-id", &id),
+        ("webhook-timestamp", &now),
+        ("webhook-signature", &standard),
+        ("x-webhook-signature", &signature),
+    ];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let tried = program::post(&http, to, &headers, body.to_owned()).await;
+    let hint = tried.hint(to, "--to");
+    let Tried { answer, took } = tried;
+    let posted = answer.map_err(|missing| {
+        let failure = Failure::local(format!("{} did not respond: {}.", host_and_port(to), cell(&missing.cause)));
+        hint.into_iter().fold(failure, Failure::hint)
     })?;
-    let (status, took) = (posted.status, began.elapsed().as_millis());
-    let answer = json!({ "webhook_id": id, "event": trigger.event, "status_code": status, "duration_ms": u64::try_from(took).ok() });
+    let status = posted.status;
+    let answer = json!({ "webhook_id": id, "event": trigger.event, "status_code": status, "duration_ms": took });
     tell(&answer, is_json, &format!("{}  {status}  {took} ms", trigger.event))?;
     match posted.response {
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! The commands of `fanfare deliveries`.
 
 use api::{
-    Timestamp,
+    Cursor, Timestamp,
     deliveries::{Missed, Status},
 };
 use clap::{ArgGroup, Args, Subcommand};
@@ -35,13 +35,14 @@ Examples:
   fanfare deliveries recover ENDPOINT --since 1d
   fanfare deliveries recover --since 2h --status failed --outcome status_5xx")]
     Recover(Recovery),
-    /// Count deliveries by status, and failures by reason
+    /// Count the deliveries of a day by status, and failures by reason
     #[command(after_help = "Example:\n  fanfare deliveries stats --since 2d")]
     Stats {
         /// Only this endpoint
         #[arg(long)]
         endpoint: Option<String>,
         /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+        /// [default: 24h]
         #[arg(long, value_parser = since)]
         since: Option<Timestamp>,
     },
@@ -84,9 +85,15 @@ pub(crate) struct List {
     /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,
+    /// Only deliveries created before this time
+    #[arg(long, value_parser = since, conflicts_with = "watch")]
+    pub(crate) until: Option<Timestamp>,
     /// Maximum number of deliveries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
+    /// Cursor of the page: `next_cursor` from the previous page
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) cursor: Option<Cursor>,
     /// Keep printing new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,

@@ -131,6 +131,18 @@ Examples:
         #[arg(long, group = "change", conflicts_with = "headers")]
         no_headers: bool,
     },
+    /// Enable an endpoint. Deliveries that were held stay held; `fanfare deliveries recover` sends them
+    #[command(after_help = "Example:\n  fanfare endpoints enable ID")]
+    Enable {
+        /// Id of the endpoint, or its first characters
+        id: String,
+    },
+    /// Disable an endpoint. Its deliveries are held for a week
+    #[command(after_help = "Example:\n  fanfare endpoints disable ID")]
+    Disable {
+        /// Id of the endpoint, or its first characters
+        id: String,
+    },
     /// Replace the signing secret, and print the new one once. Events are signed with both until the previous secret
     /// expires
     #[command(after_help = "Examples:\n  fanfare endpoints rotate ID\n  fanfare endpoints rotate ID --overlap now")]

@@ -29,7 +29,7 @@ pub(super) fn columns(when: &'static str) -> [Column; 7] {
         Column::new("ID"),
         Column::new("STATUS").of_statuses(),
         Column::new("EVENT").left_out(0),
-        Column::new("JOB").shrinks_to(10),
+        Column::new("JOB").of_ids().shrinks_to(10),
         Column::new("ENDPOINT").of_urls().shrinks_to(20),
         Column::new("RESULT").left_out(1),
         Column::new(when).left_out(2),
@@ -38,7 +38,7 @@ pub(super) fn columns(when: &'static str) -> [Column; 7] {
 
 /// Returns the `deliveries/list` fields for these options.
 pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
-    let List { endpoint, status, event, job, workflow, outcome, since, .. } = list;
+    let List { endpoint, status, event, job, workflow, outcome, since, until, cursor, .. } = list;
     Ok(Call {
         webhook_endpoint_id: ids::optional_endpoint(api, endpoint.as_deref()).await?,
         status: *status,
@@ -47,6 +47,8 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
         outcome: outcome.clone(),
         workflow: workflow.clone(),
         since: since.clone(),
+        until: until.clone(),
+        cursor: cursor.clone(),
         ..Call::new()
     })
 }

@@ -134,7 +134,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     config.change(&api.origin(), |service| {
         service.secrets.extend(made.signing_secret.map(|secret| (id.clone(), secret)));
     })?;
-    note(&format!("Created endpoint {name} ({}).", cell(&id)));
+    note(&format!("Your organization now has the pull endpoint {name} ({}).", cell(&id)));
     Ok(id)
 }
 

@@ -1,36 +1,24 @@
-//! Posts an event to the local program.
+//! Posts an event to its target.
 
-use std::time::{Duration, Instant};
-
-use api::deliveries::{LeasedDelivery, Unanswered};
-use reqwest::{Method, Request};
+use api::deliveries::LeasedDelivery;
 use tokio::sync::Semaphore;
-use url::Url;
 
-use super::{
-    done::{Done, Tried},
-    lease::Lease,
-    stop::Stop,
-};
+use super::{done::Done, lease::Lease, stop::Stop};
 use crate::{
     failure::Failure,
-    http::{Http, Missing, Network},
+    http::{Http, Network},
+    program,
+    targets::Targets,
 };
-
-/// The time limit of a post, the same as in the service.
-const TIMEOUT: Duration = Duration::from_secs(15);
-/// The lifetime of an idle connection. Some programs close idle connections after five seconds, possibly just as the
-/// client reuses one.
-const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Poster {
     http: Http,
-    to: Url,
+    targets: Targets,
 }
 
 impl Poster {
-    pub(super) fn new(network: &Network, to: Url, is_insecure: bool) -> Result<Self, Failure> {
-        Ok(Self { http: network.client_of_program(is_insecure, IDLE)?, to })
+    pub(super) fn new(network: &Network, targets: Targets, is_insecure: bool) -> Result<Self, Failure> {
+        Ok(Self { http: network.client_of_program(is_insecure, program::IDLE)?, targets })
     }
 
     /// Posts an event once a slot is free. If its lease is too old by then, or the process is stopping, releases the
@@ -41,24 +29,11 @@ impl Poster {
             () = stop.asked() => None,
             slot = slots.acquire() => slot.ok(),
         };
-        if slot.is_none() || !lease.has_time() {
+        let target = self.targets.getting(&delivery.event.to_string(), &delivery.body);
+        let (Some(_slot), Some(target), true) = (slot, target, lease.has_time()) else {
             return Done { delivery, tried: None, lease };
-        }
-        let began = Instant::now();
-        let answer = match self.request(&delivery) {
-            Some(request) => self.http.post(request, TIMEOUT).await,
-            None => {
-                let cause = "a header cannot be sent".to_owned();
-                Err(Missing { why: Unanswered::Protocol, is_refused: false, cause })
-            }
         };
-        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Done { delivery, tried: Some(Tried { answer, took }), lease }
-    }
-
-    /// Builds the same request that the service would send.
-    fn request(&self, delivery: &LeasedDelivery) -> Option<Request> {
-        let request = self.http.request(Method::POST, self.to.as_str()).body(delivery.body.clone());
-        delivery.headers.iter().fold(request, |request, (name, value)| request.header(name, value)).build().ok()
+        let tried = program::post(&self.http, &target.url, &delivery.headers, delivery.body.clone()).await;
+        Done { delivery, tried: Some((target.clone(), tried)), lease }
     }
 }

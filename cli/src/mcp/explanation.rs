@@ -13,7 +13,7 @@ use crate::{clock, deliveries::is_delivered, ids, terminal::cell};
 const RESPONSE: usize = 300;
 
 /// Explains a delivery. `endpoint` is the delivery's endpoint, if it exists and could be read.
-pub(super) fn explained(Found { delivery, payload, attempts }: &Found, endpoint: Option<&Endpoint>) -> Vec<String> {
+pub(super) fn explained(Found { delivery, payload, attempts, .. }: &Found, endpoint: Option<&Endpoint>) -> Vec<String> {
     let made = match delivery.attempts {
         0 => "no attempt".to_owned(),
         1 => "1 attempt".to_owned(),

@@ -76,3 +76,45 @@ async fn a_key_for_deliveries_shows_the_ids_of_endpoints() {
     let shown = machine.run_in(&environment, &get).await;
     assert!(shown.out.contains(&format!("Endpoint: (deleted) ({endpoint})")), "{shown:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_is_disabled_and_enabled() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let id = world.endpoint(&tenant, "https://example.com/hook", "s").await;
+    for (command, said, active) in [("disable", "Endpoint disabled.\n", false), ("enable", "Endpoint enabled.\n", true)]
+    {
+        let done = machine.run(&["endpoints", command, &id[..13]]).await;
+        assert_eq!((done.code, done.out.as_str()), (0, said), "{done:?}");
+        assert_eq!(world.only_endpoint(&tenant).await["active"], active);
+    }
+    assert_eq!(machine.run(&["endpoints", "disable", "none"]).await.code, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_listed_up_to_a_time_and_from_a_cursor() {
+    let world = World::start().await;
+    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    machine.signs_in(&tenant).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for job in ["one", "two"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let list = async |more: &[&str]| {
+        let listed = machine.run(&[&["--json", "deliveries", "list"], more].concat()).await;
+        serde_json::from_str::<Value>(&listed.out).unwrap_or_else(|error| unreachable!("{error}: {listed:?}"))
+    };
+    let ids = |page: &Value| -> Vec<_> {
+        let deliveries = page["deliveries"].as_array().expect("a list");
+        deliveries.iter().map(|one| one["delivery_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let all = ids(&list(&[]).await);
+    let first = list(&["--limit", "1"]).await;
+    assert_eq!((all.len(), ids(&first)), (2, all[..1].to_vec()));
+    let cursor = first["next_cursor"].as_str().expect("a cursor");
+    assert_eq!(ids(&list(&["--cursor", cursor]).await), all[1..]);
+    assert_eq!(ids(&list(&["--until", "1h"]).await), [""; 0]);
+    assert_eq!(ids(&list(&["--until", "2999-01-01T00:00:00Z", "--since", "1h"]).await).len(), 2);
+    assert_eq!(machine.run(&["deliveries", "list", "--watch", "--until", "1h"]).await.code, 2);
+}

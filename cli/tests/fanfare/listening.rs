@@ -20,6 +20,7 @@ use super::{Machine, common_id, network::Network};
 pub(super) struct Listener {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
+    readers: [std::thread::JoinHandle<()>; 2],
 }
 
 impl Listener {
@@ -30,12 +31,12 @@ impl Listener {
     pub(super) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = Arc::default();
-        keep(child.stdout.take().expect("a pipe"), &said);
-        keep(child.stderr.take().expect("a pipe"), &said);
-        Self { child, said }
+        let readers =
+            [keep(child.stdout.take().expect("a pipe"), &said), keep(child.stderr.take().expect("a pipe"), &said)];
+        Self { child, said, readers }
     }
 
-    fn said(&self) -> Vec<String> {
+    pub(super) fn said(&self) -> Vec<String> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -48,19 +49,21 @@ impl Listener {
         assert!(timeout(Duration::from_secs(30), has_said).await.is_ok(), "{words} is not in {:#?}", self.said());
     }
 
-    fn times(&self, words: &str) -> usize {
+    pub(super) fn times(&self, words: &str) -> usize {
         self.said().iter().filter(|line| line.contains(words)).count()
     }
 
-    fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let sent = Command::new("bash").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
         assert!(sent.expect("bash").success());
     }
 
-    async fn ends(&mut self) -> Option<i32> {
+    /// Waits until the process has ended and all its output was read.
+    pub(super) async fn ends(&mut self) -> Option<i32> {
         let end = Instant::now() + Duration::from_secs(30);
         while Instant::now() < end {
-            if let Some(status) = self.child.try_wait().expect("a child") {
+            let status = self.child.try_wait().expect("a child");
+            if let Some(status) = status.filter(|_| self.readers.iter().all(std::thread::JoinHandle::is_finished)) {
                 return status.code();
             }
             sleep(Duration::from_millis(20)).await;
@@ -76,16 +79,16 @@ impl Drop for Listener {
     }
 }
 
-fn keep(pipe: impl std::io::Read + Send + 'static, said: &Arc<Mutex<Vec<String>>>) {
+fn keep(pipe: impl std::io::Read + Send + 'static, said: &Arc<Mutex<Vec<String>>>) -> std::thread::JoinHandle<()> {
     let said = said.clone();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             said.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
-    });
+    })
 }
 
-async fn begin(settings: &[(&str, &str)]) -> (World, Tenant, Machine, Receiver) {
+pub(super) async fn begin(settings: &[(&str, &str)]) -> (World, Tenant, Machine, Receiver) {
     let world = World::live(settings).await;
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);
@@ -212,6 +215,66 @@ async fn a_program_that_is_not_running_is_reported_once() {
     }
     let hint = format!("hint: Nothing listens on localhost:{closed}. Start the program, or check --to.");
     assert_eq!(listener.times(&hint), 1, "{:#?}", listener.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_event_goes_to_the_first_target_that_matches() {
+    let (world, tenant, machine, others) = begin(&[("RETRY_SCHEDULE", "600")]).await;
+    let (failures, port) = (Receiver::start().await, |url: String| url.rsplit(':').next().expect("a port").to_owned());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let (to_failures, to_nightly) =
+        (format!("job.failed={}", port(failures.url("/failed"))), format!("nightly-*={closed}"));
+    let more = ["--to", &to_nightly, "--to", &others.url("/hook?a=b")];
+    let listener = Listener::start(&machine, &to_failures, &more);
+    for line in [
+        format!("Forwarding job.failed to http://localhost:{}.", port(failures.url("/failed"))),
+        format!("Forwarding workflow nightly-* to http://localhost:{closed}/."),
+        format!("Forwarding other events to {}.", others.url("/hook?a=b")),
+    ] {
+        listener.says(&line).await;
+    }
+    listener.says("Press Ctrl-C to stop.").await;
+    for (job, event_name, workflow) in [
+        ("one", "job.failed", json!("nightly-import")),
+        ("two", "job.completed", json!("nightly-import")),
+        ("three", "job.completed", json!("weekly")),
+        ("four", "job.completed", json!(null)),
+    ] {
+        let mut event = event(&tenant.id, job);
+        (event["event"], event["workflow"]) = (json!(event_name), workflow);
+        world.enqueue("job-events", event).await;
+    }
+    for words in ["job.failed  one  200", "job.completed  two  connect", "  three  200", "  four  200"] {
+        listener.says(words).await;
+    }
+    assert_eq!(listener.times("workflow nightly-*  http"), 1, "{:#?}", listener.said());
+    let hint =
+        format!("hint: Nothing listens on localhost:{closed}. Start the program, or check --to 'nightly-*=...'.");
+    listener.says(&hint).await;
+    let paths = async |receiver: &Receiver| {
+        let received = receiver.received().await;
+        let mut found: Vec<_> = received.iter().map(|one| (one.json()["job_id"].clone(), one.path.clone())).collect();
+        found.sort_by_key(|(job, _)| job.to_string());
+        found
+    };
+    assert_eq!(paths(&failures).await, [(json!("one"), "/failed".to_owned())]);
+    assert_eq!(paths(&others).await, ["four", "three"].map(|job| (json!(job), "/hook?a=b".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_without_a_target_is_refused_at_the_start() {
+    let (world, tenant, machine, _) = begin(&[]).await;
+    for (targets, words) in [
+        (&["job.failed=3000"][..], "hint: Add one without a rule, such as --to 3000/hook."),
+        (&["3000", "job.failed=3001"], "The --to of job.failed never gets an event"),
+        (&["job.faild=3000", "3000"], "job.faild is not an event: the events are job.completed"),
+        (&[], "--to <[NAME=]URL>"),
+    ] {
+        let options: Vec<_> = targets.iter().flat_map(|target| ["--to", *target]).collect();
+        let refused = machine.run(&[&["listen"], &options[..]].concat()).await;
+        assert!(refused.code == 2 && refused.err.contains(words), "{words}: {refused:?}");
+    }
+    assert_eq!(world.endpoints(&tenant).await.len(), 0, "a refused command creates no endpoint");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,8 +17,10 @@ mod mcp;
 mod network;
 mod packages;
 mod page;
+mod replaying;
 #[cfg(unix)]
 mod terminal;
+mod waiting;
 
 use std::{
     path::PathBuf,

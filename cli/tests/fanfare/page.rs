@@ -38,8 +38,13 @@ async fn the_example_of_the_page_works() {
     let output = tokio::task::spawn_blocking(move || shell.output().expect("bash")).await.expect("it ends");
     let told = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
     assert!(output.status.success(), "{told}");
-    let words =
-        ["ada@example.com, owner of Analytical Engines", r#""result":{"answer":42}"#, "job.completed  job-1  204"];
+    let words = [
+        "ada@example.com, owner of Analytical Engines",
+        r#""result":{"answer":42}"#,
+        r#"completed  job-1  {"answer":42}"#,
+        "job.completed  job-1  204",
+        "Replayed 1 of 1: 1 accepted. The log is unchanged.",
+    ];
     for words in words {
         assert!(told.contains(words), "{words}: {told}");
     }
@@ -106,7 +111,7 @@ mod on_a_terminal {
         let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
         let encrypted = Encrypted::before(&receiver.url(""), &machine).await;
         let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "a secret of some length").await;
-        world.enqueue("job-events", event(&tenant.id, "before")).await;
+        world.enqueue("job-events", event(&tenant.id, "job-1")).await;
         receiver.wait_for(1).await;
         let short =
             world.only_logged(&tenant.id).await.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
@@ -150,7 +155,7 @@ mod on_a_terminal {
             let is_approved = is_login || line.contains("keys create") || line.contains("team accept");
             let is_confirmed = line.contains("team accept");
             // `--watch` inherits that SIGINT is ignored if a shell has started the tests in the background.
-            let lasts = [("listen ", "Forwarding to", "INT"), ("--watch", "CREATED", "TERM")].into_iter();
+            let lasts = [("listen ", "Press Ctrl-C to stop.", "INT"), ("--watch", "CREATED", "TERM")].into_iter();
             let lasts = lasts.filter(|(word, ..)| line.contains(word)).map(|(_, shown, signal)| (shown, signal)).next();
             let run = async {
                 let mut terminal = apart(|| Terminal::start(command, 120)).await;

@@ -1,4 +1,4 @@
-//! Tests the client on terminals with 60, 80 and 120 columns. `cargo test --test fanfare -- ten_tasks --nocapture`
+//! Tests the client on terminals with 60 to 200 columns. `cargo test --test fanfare -- ten_tasks --nocapture`
 //! prints the output.
 
 use std::{
@@ -122,7 +122,7 @@ fn lines(output: &Output) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_tasks_fit_60_80_and_120_columns() {
+async fn ten_tasks_fit_60_to_200_columns() {
     let world = World::live(&[("RETRY_SCHEDULE", "600,600")]).await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
     let receiver = Receiver::scripted(&[(200, &[]), (500, &[])]).await;
@@ -139,7 +139,8 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
     let failed = world.log(&tenant.id).await.into_iter().find(|one| one.job_id == "job-2").expect("a delivery");
     let short = failed.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
     let host = url.trim_start_matches("http://").split('/').next().expect("a host");
-    for columns in [60, 80, 120] {
+    let program = Receiver::start().await;
+    for columns in [60, 80, 120, 200] {
         let mut transcript = format!("\n===== {columns} columns\n");
         let mut task = async |arguments: &[&str], fits: bool| {
             let output = on(&machine, columns, arguments, &[]).await;
@@ -162,7 +163,16 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
         assert!(row.contains("pending") && row.contains("job-2") && row.contains(host), "{deliveries}");
         let delivery = task(&["deliveries", "get", &short], false).await;
         assert!(delivery.contains("HTTP 500") || delivery.contains("500"), "{delivery}");
-        task(&["deliveries", "stats"], true).await;
+        assert!(delivery.contains("\n  \"job_id\": \"job-2\","), "the payload is indented: {delivery}");
+        let replayed = task(&["replay", &short, "--to", &program.url("/hook")], true).await;
+        let line = replayed.lines().find(|line| line.contains("  job-2  200  ")).expect("a line");
+        assert!(line.contains(&short) && replayed.contains("Replayed 1 of 1: 1 accepted."), "{replayed}");
+        let waited = task(&["wait", "job-2", "invoices-of-january-2026"], true).await;
+        assert_eq!(waited, "completed  job-2\nnull\ncompleted  invoices-of-january-2026\nnull\n");
+        task(&["replay", "--help"], true).await;
+        task(&["wait", "--help"], true).await;
+        let counted = task(&["deliveries", "stats"], true).await;
+        assert!(counted.contains("UTC (24h ago)."), "{counted}");
         task(&["keys", "list"], true).await;
         task(&["team", "list"], true).await;
         task(&["audit", "--help"], true).await;
@@ -212,6 +222,28 @@ async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_narrow_terminal_shows_the_receivers_error_in_full() {
+    let world = World::live(&[("RETRY_SCHEDULE", "600")]).await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    // At this path, the response lists the headers of the request.
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    machine.signs_in(&tenant).await;
+    world.endpoint(&tenant, &receiver.url("/echo"), "s").await;
+    world.enqueue("job-events", event(&tenant.id, "job-1")).await;
+    let response = loop {
+        let log = world.log(&tenant.id).await;
+        if let Some(response) = log.into_iter().find_map(|one| one.last_attempt?.response) {
+            break response;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    for columns in [60, 200] {
+        let shown = on(&machine, columns, &["deliveries", "get", "--job", "job-1"], &[]).await;
+        assert!(lines(&shown).iter().any(|line| *line == response), "{response}: {shown:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn watch_has_titles_and_columns() {
     let world = World::live(&[]).await;
     let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
@@ -233,7 +265,7 @@ async fn watch_has_titles_and_columns() {
     let shown = lines(&shown.await.expect("it ends"));
     let column = shown[0].find("JOB").expect("a title");
     assert!(shown.iter().all(|line| line.width() <= 80), "{shown:#?}");
-    assert!(shown[1..].iter().all(|line| line[column..].starts_with("a-job-wi")), "{shown:#?}");
+    assert!(shown[1..].iter().all(|line| line[column..].starts_with("a-job…deed  ")), "{shown:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
