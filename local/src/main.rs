@@ -11,16 +11,18 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::{filter::Targets, layer::SubscriberExt, reload, util::SubscriberInitExt};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// The service and the embedded AWS services allocate memory on several threads of one process. With the system's
 /// allocator, this would take a sixth of their CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The log levels while the service is running. The embedded services log each call, and log unmet write conditions as
-/// warnings. Metrics are only for CloudWatch.
-const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn";
+/// The default log level: errors only, so that the link stays the last line on the terminal.
+const DEFAULT: &str = "error";
+/// The levels of parts that log too much at the level of the functions. The embedded services log each call, and log
+/// unmet write conditions as warnings. Metrics are only for CloudWatch. `RUST_LOG` can name them, too.
+const QUIET: &str = "emf=off,dynoxide=error,rustack_sqs_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
@@ -77,7 +79,7 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Command::Demo) => {
-            drop(log("warn,dynoxide=error"));
+            log("warn");
             demo::run(has_colors(&std::io::stdout())).await
         }
         Some(Command::Openapi) => {
@@ -85,15 +87,14 @@ async fn main() -> Result<()> {
             Ok(())
         }
         None => {
-            // Log lines for the demo data's hundreds of deliveries would hide the addresses.
-            let log_all = log(if arguments.demo_data { "error" } else { ALL });
-            serve(arguments, log_all).await
+            log(DEFAULT);
+            serve(arguments).await
         }
     }
 }
 
-/// Runs the service until a signal. `log_all` is called once it has started.
-async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
+/// Runs the service until a signal.
+async fn serve(arguments: Arguments) -> Result<()> {
     let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, record, verbose, .. } = arguments;
     announce(match memory {
         true => "Starting fanfare on this machine, with its data in memory.",
@@ -116,7 +117,6 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     } else {
         say(&banner(&stack, verbose));
     }
-    log_all();
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -129,6 +129,7 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     Ok(())
 }
 
+/// The addresses. The last line is the link to open first.
 fn banner(stack: &Stack, verbose: bool) -> String {
     let mut lines = vec![
         format!("console   {}/console", stack.api()),
@@ -142,12 +143,18 @@ fn banner(stack: &Stack, verbose: bool) -> String {
         lines.push(format!("SQS       {}", stack.sqs()));
         lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<24} {url}")));
     }
-    if let Some(DemoTenant { link, email, password, is_new }) = stack.demo_tenant() {
-        let kept = if *is_new { "" } else { ", kept from an earlier run" };
-        lines.push(format!("Open {link} to sign in to the demo organization{kept}."));
-        lines.push(format!("Its owner, on this machine only: {email} with the password {password}"));
+    if std::env::var_os("RUST_LOG").is_none() {
+        lines.push("Only errors are logged. RUST_LOG=info also logs each request and each attempt.".to_owned());
     }
-    lines.push("Press Ctrl-C to stop.".to_owned());
+    let first_step = match stack.demo_tenant() {
+        Some(DemoTenant { link, email, password, is_new }) => {
+            lines.push(format!("Owner of the demo organization: {email} with the password {password}"));
+            let kept = if *is_new { "" } else { ", kept from an earlier run" };
+            format!("Open {link} to sign in to the demo organization{kept}.")
+        }
+        None => format!("Open {}/signin?mode=signup to sign up.", stack.api()),
+    };
+    lines.extend(["Press Ctrl-C to stop.".to_owned(), first_step]);
     lines.join("\n")
 }
 
@@ -162,14 +169,12 @@ fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").ok();
 }
 
-/// Logs to standard error at these levels, or at those in `RUST_LOG`. The returned function changes the levels to
-/// [`ALL`].
-fn log(levels: &str) -> impl FnOnce() + use<> {
+/// Logs to standard error at this level, or at the levels in `RUST_LOG`.
+fn log(level: &str) {
+    let chosen = std::env::var("RUST_LOG").unwrap_or_else(|_| level.to_owned());
     // Unlike `EnvFilter`, selects only by target, and needs no regular expressions, which take seconds to compile.
-    let parsed = |levels: &str| levels.parse::<Targets>().ok();
-    let chosen = std::env::var("RUST_LOG").ok().and_then(|levels| parsed(&levels));
-    let is_chosen = chosen.is_some();
-    let (filter, handle) = reload::Layer::new(chosen.or_else(|| parsed(levels)).unwrap_or_default());
+    let parsed = |levels: &str| format!("{QUIET},{levels}").parse::<Targets>();
+    let filter = parsed(&chosen).or_else(|_malformed| parsed(level)).unwrap_or_default();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // Reporting that a line could not be written would itself fail, and panic in the middle of a request.
@@ -177,12 +182,6 @@ fn log(levels: &str) -> impl FnOnce() + use<> {
         .with_ansi(has_colors(&std::io::stderr()))
         .compact();
     tracing_subscriber::registry().with(filter).with(lines).init();
-    move || {
-        if !is_chosen {
-            // Fails only without the subscriber, which lasts as long as the process.
-            handle.reload(parsed(ALL).unwrap_or_default()).ok();
-        }
-    }
 }
 
 /// Whether to color text written to `stream` (<https://no-color.org>).

@@ -65,6 +65,29 @@ fn json_prints_all_addresses_as_one_line() {
     assert_eq!(rest.join().expect("it is read"), 0);
 }
 
+#[test]
+fn the_link_stays_the_last_line_while_requests_are_served() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
+    let command = command.args(["--memory", "--demo-data"]).args(FREE_PORTS).env_remove("RUST_LOG");
+    let mut program = Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"));
+    let output = BufReader::new(program.0.stdout.take().expect("a pipe"));
+    let mut lines = output.lines().map(|line| line.expect("UTF-8"));
+    let link = lines.by_ref().find(|line| line.starts_with("Open ")).expect("a link");
+    let address = link.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    let mut connection = TcpStream::connect(address).expect("a connection");
+    let request = format!("GET /demo HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    connection.write_all(request.as_bytes()).expect("it is sent");
+    let mut status = [0; 12];
+    connection.read_exact(&mut status).expect("an answer");
+    assert_eq!(status, *b"HTTP/1.1 303");
+    let kill = Command::new("kill").args(["-INT", &program.0.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    assert_eq!(lines.next(), None, "the link is the last line");
+    let mut log = String::new();
+    program.0.stderr.take().expect("a pipe").read_to_string(&mut log).expect("UTF-8");
+    assert_eq!(log, "Starting fanfare on this machine, with its data in memory.\n", "nothing hides the link");
+}
+
 /// The log is a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]

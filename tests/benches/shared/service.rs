@@ -46,7 +46,8 @@ impl Service {
         let mut child = Command::new(local)
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
             .envs(variables.iter().copied())
-            .env_remove("RUST_LOG")
+            // A deployed function also logs at this level.
+            .env("RUST_LOG", "info")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
