@@ -1,4 +1,4 @@
-//! Generates the documentation pages from `docs/openapi.json` and two of the pages in `docs/`.
+//! Generates the documentation pages from `docs/openapi.json` and some of the pages in `docs/`.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -16,11 +16,20 @@ struct Page {
     content: String,
 }
 
-/// The guides: the file's name, which is also the page's, and a description.
-const GUIDES: [(&str, &str); 2] = [
-    ("receiving", "For receivers: requests, signatures, responses, retries and duplicates."),
-    ("job-events", "For producers: the message that reports a finished job."),
+/// The placeholder for the API's address, which the function fills in.
+const API: &str = "%API%";
+
+/// The guides for customers: the file's name, which is also the page's, and a description.
+const GUIDES: [(&str, &str); 5] = [
+    ("quick-start", "From an account to a verified webhook, in about ten minutes."),
+    ("receivers", "Complete programs that verify a request: Express, FastAPI, Rails, Laravel, Spring, Go and others."),
+    ("events", "Every event, with its members and a sample."),
+    ("listening", "The command line: events on your own machine, deliveries, endpoints and keys."),
+    ("receiving", "Requests, signatures, responses, retries and duplicates."),
 ];
+/// The guides for the operator of the service.
+const OPERATORS: [(&str, &str); 1] =
+    [("job-events", "For the developers of the service that runs the jobs: the message that reports a finished job.")];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let docs = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../docs");
@@ -31,18 +40,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("cargo::rerun-if-changed=build");
     let calls = reference::ids().collect();
+    let names = GUIDES.iter().chain(&OPERATORS).map(|(name, _)| *name).collect::<Vec<_>>();
     let mut guides = Vec::new();
-    for (name, about) in GUIDES {
-        let (title, content) = markdown::page(&read(&format!("{name}.md"))?, &calls);
+    for (name, about) in GUIDES.into_iter().chain(OPERATORS) {
+        let (title, content) = markdown::page(&read(&format!("{name}.md"))?, &names, &calls);
         guides.push((Page { path: format!("/docs/{name}"), title, content }, about));
     }
-    let links = html! {
-        dl .calls { @for (page, about) in &guides { dt { a href=(page.path) { (page.title) } } dd { (about) } } }
+    let links = |guides: &[(Page, &str)]| {
+        html! { dl .calls { @for (page, about) in guides { dt { a href=(page.path) { (page.title) } } dd { (about) } } } }
     };
+    let (customers, operators) = guides.split_at(GUIDES.len());
     let mut pages = vec![Page {
         path: "/docs".to_owned(),
         title: "Documentation".to_owned(),
-        content: reference::index(&links).into_string(),
+        content: reference::index(&links(customers), &links(operators)).into_string(),
     }];
     pages.extend(reference::pages().map(|(id, title, content)| Page {
         path: format!("/docs/{id}"),

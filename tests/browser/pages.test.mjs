@@ -146,6 +146,8 @@ test("the states of an endpoint", { skip: here.skip }, async (t) => {
   await person.presses("link", "Stop refreshing");
 
   await person.opens(path);
+  await person.presses("link", "Disable endpoint …");
+  await person.looks("the confirmation before an endpoint is disabled");
   await person.presses("button", "Disable endpoint");
   await person.sees("New events are held");
   await person.looks("an inactive endpoint");

@@ -8,8 +8,14 @@ use crate::config::{ConfigError, Env};
 
 /// The first page of the documentation.
 pub const INDEX: &str = "/docs";
+/// The guide from an account to a verified webhook.
+pub const QUICK_START: &str = "/docs/quick-start";
 /// The guide for receivers.
 pub const RECEIVING: &str = "/docs/receiving";
+/// The usual causes of a signature that does not match.
+pub const SIGNATURES: &str = "/docs/receiving#a-signature-that-does-not-match";
+/// Complete receivers, by framework.
+pub const RECEIVERS: &str = "/docs/receivers";
 
 /// The address of the documentation: a URL, or a path in this API.
 pub struct Docs(String);

@@ -17,8 +17,8 @@ use common::{
     http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
 };
 
-pub(crate) use self::confirm::gone;
 use self::page::{id, page};
+pub(crate) use self::{confirm::gone, header::test};
 use crate::{app::App, live::LIVE, settings};
 
 const PATH: &str = "/console/endpoints/{id}";
@@ -29,7 +29,8 @@ const FIELDS: [(&str, &str); 8] = [
     (
         "confirm",
         "`recover` shows a page that counts the deliveries of a recovery and asks for confirmation. `activate` asks for \
-         confirmation before enabling an endpoint whose receiver asked to stop deliveries.",
+         confirmation before enabling an endpoint whose receiver asked to stop deliveries, and `deactivate` before \
+         disabling an endpoint.",
     ),
     ("since", "`confirm`: the start of the recovery's period."),
     ("until", "`confirm`: the end of that period."),
@@ -81,6 +82,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     }
     if link.get("confirm") == "activate" {
         return confirm::enabling(&app, tenant, id).await;
+    }
+    if link.get("confirm") == "deactivate" {
+        return confirm::disabling(&app, tenant, id).await;
     }
     page(&app, &call, id, &link, None).await
 }

@@ -9,7 +9,7 @@ use common::{
     error::{Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
-        page::{Form, Page, visible},
+        page::{Page, visible},
     },
     id::{EndpointId, TenantId},
     issue::parse_name,
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     app::App,
-    pull,
+    endpoint, pull,
     settings::{self, Settings, Shown},
     verify,
 };
@@ -165,10 +165,10 @@ async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
         (verify::copied(&secret))
         @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) {
             (pull::usage(id, &call.base, true))
-            details { summary { "How to verify signatures" } (verify::code()) }
-        } @else { (verify::code()) }
+            details { summary { "How to verify signatures" } (verify::receivers()) }
+        } @else { (verify::receivers()) }
         div .row {
-            (Form { to: &link, button: "Send test event", action: "test", ..Form::default() })
+            (endpoint::test(&link, false))
             a href=(link) { "View endpoint" }
         }
     };

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeSet;
 
+use super::API;
 use maud::html;
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-/// The files in `docs/` that have a page under `/docs`.
-const GUIDES: [(&str, &str); 2] = [("receiving.md", "/docs/receiving"), ("job-events.md", "/docs/job-events")];
 /// The start of the section for readers of the repository. The page omits this section.
 const LOCALLY: &str = "\n## Try it locally";
 /// Part of each link in the source's table of contents. That table is dropped, because the page has its own.
 const CONTENTS: &str = "](#";
 
-/// Returns a page's title and content. `calls` are the ids of the calls that have a page.
-pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
+/// The address of the API in the sources, instead of which a page shows the service's own.
+const EXAMPLE: &str = "https://api.example.com";
+
+/// Returns a page's title and content. `guides` are the names of the files that have a page, and `calls` the ids of the
+/// calls that have one.
+pub(crate) fn page(text: &str, guides: &[&str], calls: &BTreeSet<&str>) -> (String, String) {
+    let text = text.replace(EXAMPLE, API);
     let text = text.split(LOCALLY).next().unwrap_or_default();
     let is_contents = |block: &&str| block.starts_with('[') && block.matches(CONTENTS).count() > 2;
     let text: Vec<&str> = text.split("\n\n").filter(|block| !is_contents(block)).collect();
@@ -40,7 +44,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
                 }
             }
             Event::Start(Tag::Link { dest_url, .. }) => {
-                let target = target(dest_url, calls);
+                let target = target(dest_url, guides, calls);
                 if let Some(to) = &target {
                     made.push(Event::Html(format!("<a href=\"{to}\">").into()));
                 }
@@ -99,7 +103,7 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Returns the address of a link's target under `/docs`, or `None` if the target is only in the repository.
-fn target(link: &CowStr<'_>, calls: &BTreeSet<&str>) -> Option<String> {
+fn target(link: &CowStr<'_>, guides: &[&str], calls: &BTreeSet<&str>) -> Option<String> {
     if link.starts_with('#') || link.starts_with("https://") {
         return Some(link.to_string());
     }
@@ -108,6 +112,6 @@ fn target(link: &CowStr<'_>, calls: &BTreeSet<&str>) -> Option<String> {
         let call = calls.iter().find(|call| call.to_lowercase() == section)?;
         return Some(format!("/docs/{call}"));
     }
-    let (_, page) = GUIDES.iter().find(|(name, _)| *name == file)?;
-    Some(if section.is_empty() { (*page).to_owned() } else { format!("{page}#{section}") })
+    let name = file.strip_suffix(".md").filter(|name| guides.contains(name))?;
+    Some(if section.is_empty() { format!("/docs/{name}") } else { format!("/docs/{name}#{section}") })
 }

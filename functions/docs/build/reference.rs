@@ -2,11 +2,10 @@
 
 use std::sync::LazyLock;
 
+use super::API;
 use maud::{Markup, Render, html};
 use serde_json::{Map, Value};
 
-/// The placeholder for the API's address, which the function fills in.
-const API: &str = "%API%";
 /// The placeholder for a session cookie in examples.
 const COOKIE: &str = "$COOKIE";
 
@@ -36,16 +35,37 @@ pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
     calls().map(|call| call.id())
 }
 
-/// Renders the index. `guides` are the links to the guides.
-pub(crate) fn index(guides: &Markup) -> Markup {
-    let groups = GROUPS.map(|(tag, title)| (title, operations().filter(|call| call.is_in(tag)).collect::<Vec<_>>()));
+/// The calls that come first in their group, in this order. Others follow in the order of their paths.
+const FIRST: [&str; 14] = [
+    "webhooksCreate",
+    "webhooksList",
+    "webhooksUpdate",
+    "webhooksTest",
+    "webhooksDelete",
+    "deliveriesList",
+    "deliveriesGet",
+    "deliveriesResend",
+    "deliveriesRecover",
+    "deliveriesStats",
+    "deliveriesReceive",
+    "deliveriesSettle",
+    "deliveriesErase",
+    "authSignupAndCreateOrg",
+];
+
+/// Renders the index. `guides` are the links to the guides for customers, and `operators` those for the operator.
+pub(crate) fn index(guides: &Markup, operators: &Markup) -> Markup {
+    let groups = GROUPS.map(|(tag, title)| {
+        let mut calls: Vec<_> = operations().filter(|call| call.is_in(tag)).collect();
+        calls.sort_by_key(|call| FIRST.iter().position(|id| *id == call.id()).unwrap_or(FIRST.len()));
+        (title, calls)
+    });
     html! {
         p {
             "A job is a piece of work that the operator of this service runs for your organization on their platform. \
              When a job completes or fails, the platform reports it as an event, and the service posts the event to \
              your webhook endpoints. Each attempt is signed, retried if it fails, and recorded in the delivery log."
         }
-        h2 { "Guides" }
         (guides)
         h2 { "Calls" }
         (prose(text(within(&DOCUMENT, "/info"), "description")))
@@ -61,6 +81,8 @@ pub(crate) fn index(guides: &Markup) -> Markup {
                 }
             }
         }
+        h2 { "For the operator of this service" }
+        (operators)
     }
 }
 

@@ -7,7 +7,7 @@ use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
     http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, page::Page},
-    presentation::docs::{Docs, INDEX, RECEIVING},
+    presentation::docs::{Docs, INDEX, QUICK_START, RECEIVING},
 };
 use maud::{Markup, PreEscaped, html};
 
@@ -46,8 +46,11 @@ fn page() -> Route<App, NoCallers> {
 }
 
 /// A page's path parameter: its name and description.
-const PAGE: (&str, &str) =
-    ("page", "The `operationId` of a call; `receiving` for the guide for receivers, `job-events` for producers.");
+const PAGE: (&str, &str) = (
+    "page",
+    "The `operationId` of a call, or the name of a guide: `quick-start`, `receivers`, `events`, `listening` for the client, \
+      `receiving`, or `job-events` for producers.",
+);
 
 async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     show(&app, &call, INDEX)
@@ -86,7 +89,7 @@ fn missing(call: &Call<()>) -> Result<Page> {
 fn frame(here: &str) -> Markup {
     html! {
         nav aria-label="Documentation" {
-            @for (path, name) in [(INDEX, "Documentation"), (RECEIVING, "Receiving webhooks")] {
+            @for (path, name) in [(INDEX, "Documentation"), (QUICK_START, "Quick start"), (RECEIVING, "Receiving webhooks")] {
                 a href=(path) aria-current=[(path == here).then_some("page")] { (name) }
             }
             a href="/console" { "Console" }

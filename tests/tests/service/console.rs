@@ -9,7 +9,7 @@ mod overview;
 mod pull;
 mod states;
 
-use tests::{Answer, browser::readable};
+use tests::{Answer, Browser, browser::readable};
 
 /// Returns a page's visible text, and checks that no markup was injected.
 fn text(page: &Answer) -> String {
@@ -17,6 +17,12 @@ fn text(page: &Answer) -> String {
         assert!(!page.page().contains(active), "{active} in {}", page.page());
     }
     readable(page.page())
+}
+
+/// Disables an endpoint on its page at `path`, after the confirmation.
+async fn disable(browser: &Browser<'_>, path: &str) -> Answer {
+    let asked = browser.open(&format!("{path}?confirm=deactivate")).await;
+    browser.press(path, &asked, "Disable endpoint", &[]).await
 }
 
 /// Fails the test unless the page contains all of these strings, in this order.

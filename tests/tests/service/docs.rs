@@ -3,6 +3,7 @@
 mod commands;
 mod deploying;
 mod disaster;
+mod events;
 mod examples;
 mod links;
 mod operating;

@@ -18,7 +18,7 @@ use common::{
         delivery::Delivery,
         destination::SigningSecret,
         endpoints::{Change, Options},
-        event::{EventName, PayloadForm},
+        event::{EventName, PayloadForm, parse_event},
         log::{recovery::Selection, search::Cursor},
     },
 };
@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
-pub(super) const FIELDS: [(&str, &str); 14] = [
+pub(super) const FIELDS: [(&str, &str); 15] = [
     ("id", "The id of the endpoint."),
     (
         "action",
@@ -45,9 +45,10 @@ pub(super) const FIELDS: [(&str, &str); 14] = [
     ),
     (
         "sure",
-        "`delete` and `erase`: `yes` from the checkbox that confirms it. `recover` and `activate`: `yes` from the \
-         confirmation page.",
+        "`delete` and `erase`: `yes` from the checkbox that confirms it. `recover`, `activate` and `deactivate`: `yes` \
+         from the confirmation page.",
     ),
+    ("event", "`test`: the event whose sample to send: `webhook.test` (the default), `job.completed` or `job.failed`."),
     (
         "since",
         "`recover` and `erase`: the start of the period; only deliveries that were created at this time or later are \
@@ -74,9 +75,12 @@ const STALE: &str = "The endpoint was changed after you opened this form. Review
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
-        "test" => test(&app, tenant, id).await,
+        "test" => test(&app, tenant, id, &form).await,
         "activate" => enable(&app, tenant, id, &form).await,
-        "deactivate" => activate(&app, tenant, id, false).await.map(|()| after(id, "deactivated")),
+        "deactivate" if form.get("sure") == TICKED => {
+            activate(&app, tenant, id, false).await.map(|()| after(id, "deactivated"))
+        }
+        "deactivate" => app.endpoints.require(tenant, id).await.map(|()| confirm::ask_to_disable(id)),
         "recover" => recover(&app, tenant, id, &form).await,
         "edit" => edit(&app, tenant, id, &form).await,
         "rotate" => rotate(&app, tenant, id, &form).await,
@@ -92,11 +96,12 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     }
 }
 
-/// Sends a test event, and redirects to its delivery.
-async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
-    let now = Timestamp::now();
+/// Sends a test event or a sample of another event, and redirects to its delivery.
+async fn test(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    let sample = form.clone().without_empty().read(|fields| fields.optional_text("event", parse_event))?;
+    let (sample, now) = (sample.unwrap_or(EventName::Test), Timestamp::now());
     let test = Delivery::test(id, now);
-    app.endpoints.begin_test(&app.log, tenant, &test, EventName::Test, None, now).await?;
+    app.endpoints.begin_test(&app.log, tenant, &test, sample, None, now).await?;
     app.queue.wake(tenant, &test, now).await;
     app.wait_for_attempt(tenant, &test.id, 0).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
@@ -213,7 +218,8 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let ends_at = endpoint.previous_secret_expires_at.filter(|at| now < *at);
     let console = app.console(tenant, "/console").await?;
     let content = html! {
-        (verify::secret(&secret))
+        (verify::copied(&secret))
+        (verify::link())
         p {
             @match ends_at {
                 Some(at) => {

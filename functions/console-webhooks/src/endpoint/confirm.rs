@@ -186,6 +186,41 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
     Ok(Page::new("Enable endpoint?", content).within(console))
 }
 
+/// Redirects to the confirmation page for disabling the endpoint.
+pub(super) fn ask_to_disable(id: EndpointId) -> Reply {
+    Reply::Redirect { to: format!("/console/endpoints/{id}?confirm=deactivate"), cookies: Vec::new() }
+}
+
+/// The confirmation page for disabling an endpoint.
+pub(super) async fn disabling(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Page> {
+    let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
+    let back = format!("/console/endpoints/{id}");
+    let content = html! {
+        p .mono .whole { bdi { (visible(&endpoint.name())) } }
+        p {
+            "Nothing except test events is sent to a disabled endpoint. "
+            @match app.hold_for.end(Timestamp::now()) {
+                Some(end) => {
+                    "New events are held until " (times::date(end)) ", so that you can send them once the endpoint is enabled "
+                    "again. After that, new ones are lost."
+                }
+                None => "New events are lost.",
+            }
+        }
+        div .row {
+            (Form {
+                to: &back,
+                button: "Disable endpoint",
+                is_danger: true,
+                hidden: &[("action", "deactivate"), ("sure", TICKED)],
+                ..Form::default()
+            })
+            a href=(back) { "Cancel" }
+        }
+    };
+    Ok(Page::new("Disable endpoint?", content).within(console))
+}
+
 /// The warning about a receiver that asked to stop deliveries.
 pub(crate) fn gone(action: &str) -> Markup {
     html! {

@@ -7,6 +7,7 @@ use common::{
     webhooks::{
         delivery::error_name,
         endpoints::{Kind, LastError},
+        event::EventName,
     },
 };
 use maud::{Markup, html};
@@ -107,14 +108,29 @@ fn percent(part: usize, all: usize) -> Option<String> {
 pub(super) fn actions(known: &Known) -> Markup {
     let endpoint = &known.endpoint;
     let is_failing = matches!(State::of(known), State::Failing(_));
-    let (button, action) =
-        if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
     html! {
-        (Form { button: "Send test event", is_secondary: !is_failing, action: "test", ..Form::default() })
-        @if is_gone(endpoint) {
+        (test("", !is_failing))
+        @if endpoint.active {
+            a .button.secondary href="?confirm=deactivate" { "Disable endpoint …" }
+        } @else if is_gone(endpoint) {
             a .button.secondary href="?confirm=activate" { "Enable endpoint …" }
         } @else {
-            (Form { button, is_secondary: true, action, ..Form::default() })
+            (Form { button: "Enable endpoint", is_secondary: true, action: "activate", ..Form::default() })
+        }
+    }
+}
+
+/// The form that sends a test event or a sample of a job event. It posts to the endpoint's page at `to`, which is empty
+/// on that page itself.
+pub(crate) fn test(to: &str, is_secondary: bool) -> Markup {
+    let samples = [EventName::Test].into_iter().chain(EventName::OF_JOBS);
+    html! {
+        form .test method="post" action=(if to.is_empty() { "?" } else { to }) {
+            input type="hidden" name="action" value="test";
+            select name="event" aria-label="Event" {
+                @for event in samples { option value=(event.as_str()) { (event.as_str()) } }
+            }
+            button .secondary[is_secondary] { "Send test event" }
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{Browser, World, event, world::cookie};
 
-use super::{says, text};
+use super::{disable, says, text};
 
 /// The pages without an id in their path.
 const PAGES: [&str; 4] = ["/console", "/console/endpoints/new", "/console/deliveries", "/console/recovery"];
@@ -107,8 +107,7 @@ async fn a_member_sees_and_changes_the_endpoints() {
     let member = world.member(&owner, "kim@example.com", "member").await;
     let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
     let (browser, path) = (Browser::new(&world, &member.cookie), format!("/console/endpoints/{endpoint}"));
-    let page = browser.open(&path).await;
-    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["Endpoint disabled", "Disabled by your team"]);
+    says(&disable(&browser, &path).await, &["Endpoint disabled", "Disabled by your team"]);
     assert_eq!(world.only_endpoint(&owner).await["active"], json!(false));
 }
 

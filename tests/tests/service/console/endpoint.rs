@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Receiver, Tenant, World, event};
 
-use super::{says, text};
+use super::{disable, says, text};
 
 /// An endpoint of a tenant, with its page.
 async fn begin(world: &World, url: &str) -> (Tenant, String) {
@@ -102,8 +102,14 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let receiver = Receiver::start().await;
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
     let browser = Browser::new(&world, &tenant.cookie);
-    let page = browser.open(&path).await;
-    let page = browser.press(&path, &page, "Disable endpoint", &[]).await;
+    // A form without the confirmation, as version 0.1.0 had, leads to it.
+    let unsure = world.http.post(world.url(&path)).header("origin", world.stack.api()).header("cookie", &tenant.cookie);
+    let asked = world.send(unsure.form(&[("action", "deactivate")])).await;
+    assert_eq!(asked.headers["location"], format!("{path}?confirm=deactivate"));
+    assert_eq!(world.only_endpoint(&tenant).await["active"], json!(true));
+    let asked = browser.open(&format!("{path}?confirm=deactivate")).await;
+    says(&asked, &["Disable endpoint?", "/hook", "New events are held until", "Disable endpoint", "Cancel"]);
+    let page = browser.press(&path, &asked, "Disable endpoint", &[]).await;
     says(&page, &["Enable endpoint", "Endpoint disabled", "Disabled by your team"]);
     world.deliver(event(&tenant.id, "job")).await;
     let page = browser.open(&path).await;
@@ -257,7 +263,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     let receiver = Receiver::start().await;
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
     let browser = Browser::new(&world, &tenant.cookie);
-    browser.press(&path, &browser.open(&path).await, "Disable endpoint", &[]).await;
+    disable(&browser, &path).await;
     for job in 0..21 {
         world.deliver(event(&tenant.id, job)).await;
     }
@@ -320,7 +326,7 @@ async fn a_recovery_of_a_disabled_endpoint_is_shown_as_not_sent() {
     let asked = browser.press(&path, &browser.open(&path).await, "Resend 1 failed delivery", &[]).await;
     // The notice is above the numbers.
     says(&asked, &["Resending 1 delivery : starts within seconds", "State", "Success rate"]);
-    let off = browser.press(&path, &asked, "Disable endpoint", &[]).await;
+    let off = disable(&browser, &path).await;
     says(&off, &["Not sent: the endpoint is disabled", "State"]);
     assert!(!text(&off).contains("Resending"), "{}", text(&off));
     world.sweep(common::timestamp::Timestamp::now()).await;

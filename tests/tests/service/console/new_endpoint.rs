@@ -1,5 +1,8 @@
 //! The page that adds an endpoint.
 
+use std::io::Write;
+
+use flate2::{Compression, write::DeflateEncoder};
 use serde_json::json;
 use tests::{Browser, Receiver, World};
 
@@ -27,8 +30,13 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
     ];
     let typed: Vec<_> = typed.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let added = browser.press(PATH, &form, "Add endpoint", &typed).await;
-    says(&added, &["Endpoint added", "Copy the signing secret now", "whsec_", "Node.js", "Python", "Rust"]);
+    says(&added, &["Endpoint added", "Copy the signing secret now", "whsec_", "WEBHOOK_SECRET"]);
+    says(&added, &["Express", "npm install express", "FastAPI", "Rails", "Laravel", "Spring", "Go", "go run main.go"]);
     says(&added, &["Read how to receive webhooks"]);
+    let mut compressed = DeflateEncoder::new(Vec::new(), Compression::default());
+    compressed.write_all(added.page().as_bytes()).expect("a write to memory succeeds");
+    let size = compressed.finish().expect("a write to memory succeeds").len();
+    assert!(size < 12_000, "the page has {size} bytes, compressed");
     let stored = world.only_endpoint(&tenant).await;
     assert_eq!(stored["description"], json!("Orders"));
     assert_eq!(stored["events"], json!(["job.failed"]));
@@ -41,7 +49,17 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
 
     let tested = browser.press(PATH, &added, "Send test event", &[]).await;
     says(&tested, &["Test event to 127.0.0.1", "Delivered", "HTTP 200", "test event", "authorization: (secret)"]);
-    let received = receiver.wait_for(1).await.remove(0);
+    // The page offers samples of the events that the receiver will get.
+    for event in ["job.completed", "job.failed"] {
+        assert!(added.page().contains(&format!("<option value=\"{event}\">{event}</option>")), "{event}");
+        browser.press(PATH, &added, "Send test event", &[("event", event)]).await;
+    }
+    let mut received = receiver.wait_for(3).await;
+    let events: Vec<_> = received.iter().map(|request| request.header("x-event-type").to_owned()).collect();
+    assert_eq!(events, ["webhook.test", "job.completed", "job.failed"]);
+    let sample: serde_json::Value = serde_json::from_slice(&received[1].body).expect("JSON");
+    assert_eq!(sample["result"], json!({"answer": 42}));
+    let received = received.remove(0);
     received.verify(&secret(&added));
     assert_eq!((received.header("authorization"), received.header("x-team")), ("Bearer a-secret-token", "blue"));
     let endpoint = format!("/console/endpoints/{}", tests::text(&stored["webhook_endpoint_id"]));

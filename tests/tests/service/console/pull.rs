@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{Browser, World, event};
 
-use super::says;
+use super::{disable, says};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
@@ -18,7 +18,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     let nothing = browser.press(new, &form, "Add endpoint", &typed[..1]).await;
     says(&nothing, &["Choose at least one event"]);
     let added = browser.press(new, &nothing, "Add endpoint", &typed).await;
-    says(&added, &["Endpoint added", "whsec_", "fanfare listen --endpoint", "How to verify signatures", "Node.js"]);
+    says(&added, &["Endpoint added", "whsec_", "fanfare listen --endpoint", "How to verify signatures", "Express"]);
     assert!(added.page().contains("<details open><summary>How to fetch deliveries"));
     let listed = world.only_endpoint(&tenant).await;
     assert_eq!((&listed["kind"], &listed["description"]), (&json!("pull"), &json!("A laptop")));
@@ -46,8 +46,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     let saved =
         browser.press(&path, &page, "Save changes", &[("description", "My laptop"), ("completed", "yes")]).await;
     says(&saved, &["Changes saved", "My laptop", "Events job.completed"]);
-    let page = browser.open(&path).await;
-    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["New events are held"]);
+    says(&disable(&browser, &path).await, &["New events are held"]);
     let deliveries = browser.open("/console/deliveries").await;
     says(&deliveries, &["My laptop", "Held"]);
 }

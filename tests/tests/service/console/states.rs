@@ -4,7 +4,7 @@ use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, browser::readable, event, world::log::due_message};
 
-use super::{says, text};
+use super::{disable, says, text};
 use crate::endpoints::failing::failing_since;
 
 /// The number of successful deliveries to an endpoint according to `stats`, and whether all of them were counted.
@@ -134,7 +134,7 @@ async fn an_endpoint_enabled_after_a_410_is_untried_until_a_success() {
         world.deliver(event(&tenant.id, job)).await;
     }
     let page = browser.open(&path).await;
-    says(&page, &["Enable endpoint …", "Disabled: HTTP 410", "Events are kept for another 7 days"]);
+    says(&page, &["Enable endpoint …", "Disabled: HTTP 410", "Events of the next 7 days"]);
     // The form on a page that was opened earlier also leads to the confirmation.
     let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
     let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "activate")])).await;
@@ -195,16 +195,11 @@ async fn deleting_names_the_deliveries_that_cannot_be_resent() {
     // The receiver's response explains the failure.
     let (_, responded) = page.page().split_once("The receiver responded:").expect("the response");
     assert!(readable(responded).contains("x-webhook-signature"), "{responded}");
-    browser.press(&path, &page, "Disable endpoint", &[]).await;
+    disable(&browser, &path).await;
     let page = browser.open("/console").await;
     says(
         &page,
-        &[
-            "1 disabled by your team",
-            "Disabled by your team",
-            "2 failed deliveries",
-            "Events are kept for another 7 days",
-        ],
+        &["1 disabled by your team", "Disabled by your team", "2 failed deliveries", "Events of the next 7 days"],
     );
 }
 

@@ -8,7 +8,7 @@ use tests::{World, world::BROWSER};
 use super::{location, open};
 
 /// The guides that the index lists.
-const GUIDES: [&str; 2] = ["receiving", "job-events"];
+const GUIDES: [&str; 6] = ["quick-start", "receivers", "events", "listening", "receiving", "job-events"];
 
 /// The calls that the index links to.
 fn linked(html: &str) -> BTreeSet<String> {
@@ -41,6 +41,24 @@ async fn the_index_links_to_a_page_of_every_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_index_begins_with_the_guides_and_ends_with_producers() {
+    let world = World::start().await;
+    let index = world.open(&world.url("/docs")).await;
+    let (_, content) = index.page().split_once("<main").expect("content");
+    let links: Vec<_> = content.split(" href=\"/docs/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(links[..5], GUIDES[..5]);
+    assert_eq!(links[5..8], ["webhooksCreate", "webhooksList", "webhooksUpdate"]);
+    assert_eq!(links.last(), Some(&"job-events"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guides_show_the_address_of_the_service() {
+    let world = World::start().await;
+    let page = world.open(&world.url("/docs/quick-start")).await;
+    assert!(page.page().contains(&format!("fanfare --api {} login", world.stack.api())), "{}", page.page());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_page_links_to_the_index() {
     let world = World::start().await;
     for path in ["/docs/nope", "/docs/getConsoleKeys", "/docs/receiving.md"] {
@@ -61,7 +79,7 @@ async fn a_guide_has_no_broken_link() {
         let html = page.page();
         assert!(!html.contains("cargo local") && !html.contains(".md"), "{guide}: {html}");
         let links: Vec<_> = html.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-        assert!(links.len() > 8, "{links:?}");
+        assert!(links.len() > 6, "{links:?}");
         for link in links.iter().filter(|link| !link.starts_with("https://") && !link.starts_with("/console")) {
             let (path, id) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() {
