@@ -61,7 +61,7 @@ pub(crate) fn kept(app: &App, endpoint: &EndpointView, now: Timestamp) -> Markup
     html! {
         @match inactive_since.map(|at| app.hold_for.end(at)) {
             Some(Some(end)) if end > now => {
-                " Events are kept for another " (times::lasting("until", end, now)) "; later events are lost."
+                " Events of the next " (times::lasting("until", end, now)) " are kept. After that, new ones are lost."
             }
             Some(Some(end)) => { " Events since " (times::date(end)) " are lost." }
             Some(None) => " Events are lost until you enable the endpoint.",

@@ -4,6 +4,7 @@
 mod banner;
 mod elsewhere;
 mod everywhere;
+mod failed_tests;
 mod selection;
 mod stored;
 mod table;
@@ -16,6 +17,7 @@ use common::{
     error::{Error, Result},
     http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
+    presentation::docs::RECEIVERS,
     timestamp::Timestamp,
     webhooks::log::{count::Statistics, recovery::Recovery},
 };
@@ -23,6 +25,7 @@ use maud::{Markup, Render, html};
 
 use self::{
     elsewhere::{elsewhere, erred_at, urgency},
+    failed_tests::failed_tests,
     selection::Selection,
     stored::Stored,
 };
@@ -78,7 +81,8 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
         all.truncate(BANNERS);
         (all, more)
     };
-    let unfinished = unfinished(&app, tenant, &rows).await?;
+    let (unfinished, failed_tests) =
+        tokio::try_join!(unfinished(&app, tenant, &rows), failed_tests(&app, tenant, &rows, now))?;
     let recovering: BTreeSet<_> = unfinished.iter().filter_map(|recovery| recovery.selection.endpoint).collect();
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let is_changing = !unfinished.is_empty() || rows.iter().any(Known::is_pending);
@@ -90,7 +94,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     };
     let content = html! {
         @if is_deleted { div .notice.good role="status" { p { "Endpoint deleted." } } }
-        @if all == 0 { (empty(&call.base)) } @else {
+        @if all == 0 { (empty(&call.base, tenant)) } @else {
             p {
                 (counted(all, "endpoint", "endpoints")) ", "
                 (troubles) "."
@@ -102,7 +106,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             @if !selection.is_filtered() { (everywhere::notice(&rows, &elsewhere, &unfinished)) }
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
-            @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, now)) }
+            @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, &failed_tests, now)) }
             (selection::other_pages(selection, pages))
         }
     };
@@ -184,11 +188,31 @@ async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
     }
 }
 
-fn empty(base: &BaseUrl) -> Markup {
+/// The first three steps of an organization without endpoints.
+fn empty(base: &BaseUrl, tenant: &TenantId) -> Markup {
     html! {
-        p { "No endpoints yet. Add the URL of your server. It gets a signed request whenever a job ends." }
-        p { a .button href="/console/endpoints/new" { "Add endpoint" } }
-        p { "Or use the API, with an " a href="/console/keys" { "API key" } ":" }
+        p { "No endpoints yet. An endpoint is the URL of your server, which gets a signed request whenever a job ends." }
+        ol .steps {
+            li {
+                p { strong { "Add an endpoint." } }
+                p { a .button href="/console/endpoints/new" { "Add endpoint" } }
+                p { "No server that can be reached? The client forwards events to a program on your computer:" }
+                pre { "fanfare --api " (base) " login\nfanfare listen --to 3000/hook" }
+            }
+            li {
+                p { strong { "Verify the signature." } }
+                p {
+                    "The next page shows the secret, and a complete receiver for your framework, which is also in the "
+                    a href=(RECEIVERS) { "documentation" } "."
+                }
+            }
+            li {
+                p { strong { "See it arrive." } }
+                p { "Press “Send test event” on the endpoint's page. The service that runs your jobs sends the real events, with your organization's ID:" }
+                pre { "fanfare send --tenant " (tenant) " --job job-1 --result '{\"answer\": 42}'" }
+            }
+        }
+        p { "Or add an endpoint through the API, with an " a href="/console/keys" { "API key" } ":" }
         pre {
             "curl " (base) "/v1/webhooks/create -H \"x-api-key: $KEY\" \\\n"
             "  -d '{\"json\": {\"url\": \"https://example.com/hook\"}}'"

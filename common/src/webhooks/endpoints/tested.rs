@@ -76,7 +76,7 @@ impl Endpoints {
 }
 
 /// The times of the endpoint's tests, oldest first.
-fn times(record: &Item) -> Vec<i64> {
+pub(super) fn times(record: &Item) -> Vec<i64> {
     let times = record.get(TESTED_AT.name()).and_then(|times| times.as_l().ok()).into_iter().flatten();
     times.filter_map(|time| time.as_n().ok()?.parse().ok()).collect()
 }

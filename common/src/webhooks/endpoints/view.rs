@@ -12,6 +12,7 @@ use super::{
     options::Options,
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
+    tested,
 };
 use crate::{
     aws::dynamo::{Attribute, Item},
@@ -61,15 +62,18 @@ pub struct EndpointView {
     pub inactive_since: Option<Timestamp>,
     /// When a user last enabled the endpoint; `None` if its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
+    /// The time of the newest test.
+    pub tested_at: Option<Timestamp>,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 24] = [
+const VIEW: [Attribute; 25] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, FAILED_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT, ERRED_AT,
     ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, RENEWED_AT, GATE, STREAK,
+    TESTED_AT,
 ];
 
 impl Endpoints {
@@ -121,6 +125,7 @@ impl EndpointView {
             inactive_since: record.optional_time(INACTIVE_SINCE),
             // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| record.optional_time(RENEWED_AT) == Some(*at)),
+            tested_at: tested::times(item).last().copied().map(Timestamp::from_millisecond),
             log_shards: log_shards(&record),
         })
     }

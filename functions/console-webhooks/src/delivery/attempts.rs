@@ -1,7 +1,7 @@
 //! A delivery's attempts on a timeline.
 
 use common::{
-    presentation::times,
+    presentation::{docs::SIGNATURES, times},
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Status, Trigger, error_meaning},
 };
@@ -14,7 +14,10 @@ use crate::states;
 pub(super) fn time_line(requests: &Requests<'_>, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
     let delivery = requests.delivery;
     html! {
-        @if attempts.is_empty() { p { "No attempts yet." } }
+        @match attempts.last() {
+            Some(latest) => (usual_causes(latest)),
+            None => p { "No attempts yet." },
+        }
         ol .attempts {
             @if let (Status::Pending, Some(next), false) = (delivery.status, delivery.next_attempt_at, is_deleted) {
                 li { (states::next()) " " (times::when(next, now)) }
@@ -36,6 +39,18 @@ pub(super) fn time_line(requests: &Requests<'_>, attempts: &[Attempt], is_delete
                         (scrolling("Response", response))
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The usual causes if a receiver answered that it does not trust the request.
+fn usual_causes(attempt: &Attempt) -> Markup {
+    html! {
+        @if matches!(attempt.status_code, Some(400 | 401 | 403)) {
+            p {
+                "If the receiver rejects the signature, the usual causes are a parsed body, a wrong secret and a wrong clock. "
+                a href=(SIGNATURES) { "A signature that does not match" }
             }
         }
     }

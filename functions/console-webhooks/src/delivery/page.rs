@@ -196,7 +196,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }
-            @if delivery.event == EventName::Test { " " span .soft { "A test event. Tests are not counted." } }
+            @if delivery.event == EventName::Test { " " span .soft { "A test event: it does not count in the numbers of its endpoint." } }
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The table of endpoints.
 
+use std::collections::BTreeMap;
+
 use common::{
     http::page::visible,
+    id::EndpointId,
     presentation::times,
     timestamp::Timestamp,
     webhooks::{
-        delivery::error_name,
+        delivery::{Delivery, error_name},
         endpoints::{EndpointView, Kind, LastError},
         event::{EventFilter, WorkflowFilter},
     },
@@ -20,7 +23,8 @@ use crate::{
     states::State,
 };
 
-pub(super) fn table(rows: &[Known], now: Timestamp) -> Markup {
+/// The rows, with the endpoints' [failed tests](super::failed_tests).
+pub(super) fn table(rows: &[Known], failed_tests: &BTreeMap<EndpointId, Delivery>, now: Timestamp) -> Markup {
     html! {
         table .cards.rows.overview {
             thead {
@@ -33,12 +37,12 @@ pub(super) fn table(rows: &[Known], now: Timestamp) -> Markup {
                     th scope="col" { "Pending" }
                 }
             }
-            tbody { @for row in rows { (line(row, now)) } }
+            tbody { @for row in rows { (line(row, failed_tests.get(&row.endpoint.id), now)) } }
         }
     }
 }
 
-fn line(row: &Known, now: Timestamp) -> Markup {
+fn line(row: &Known, failed_test: Option<&Delivery>, now: Timestamp) -> Markup {
     let Known { endpoint, open, counted: statistics, .. } = row;
     html! {
         tr {
@@ -57,7 +61,17 @@ fn line(row: &Known, now: Timestamp) -> Markup {
             td data-label="Last 24 hours" {
                 (chart::day(statistics, &short(&endpoint.name()), held_word(endpoint), now))
             }
-            td data-label="Last error" { (last_error(row, now)) }
+            td data-label="Last error" {
+                @match failed_test.and_then(|test| Some((test, test.last_attempt.as_ref()?))) {
+                    Some((test, attempt)) => {
+                        a href={ "/console/deliveries/" (test.id) } {
+                            "Test: " (error_name(&attempt.outcome, attempt.status_code))
+                        }
+                        ", " (times::ago(attempt.at, now))
+                    },
+                    None => (last_error(row, now)),
+                }
+            }
             td data-label="Pending" {
                 @if let Some(oldest) = open.pending.oldest_at() {
                     a href={ "/console/deliveries?endpoint=" (endpoint.id) "&status=pending" }

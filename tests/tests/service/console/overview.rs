@@ -18,7 +18,11 @@ async fn an_empty_console_shows_the_first_step() {
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open("/console").await;
-    says(&page, &["Webhooks", "Endpoints", "No endpoints yet", "Add endpoint", "curl http://127.0.0.1"]);
+    let send = format!("fanfare send --tenant {} --job job-1", tenant.id);
+    let steps = ["Add an endpoint.", "fanfare listen --to 3000/hook", "Verify the signature.", "See it arrive.", &send];
+    says(&page, &["Webhooks", "Endpoints", "No endpoints yet"]);
+    says(&page, &steps);
+    says(&page, &["curl http://127.0.0.1"]);
     assert!(page.page().contains("<a class=\"button\" href=\"/console/endpoints/new\">"));
     assert_eq!(browser.open("/").await.headers["location"], "/console");
 }
@@ -86,6 +90,35 @@ async fn failing_attempts_are_shown_before_a_delivery_has_failed() {
     world.deliver(event(&tenant.id, "job")).await;
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
     says(&page, &["1 retrying", "1 pending", "Retrying", "1 pending", "HTTP 500", "just now"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_test_is_shown_until_a_later_delivery_succeeds() {
+    let world = World::live(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(401, &[]), (200, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let (browser, path) = (Browser::new(&world, &tenant.cookie), format!("/console/endpoints/{endpoint}"));
+    let page = browser.open(&path).await;
+    let delivery = browser.press(&path, &page, "Send test event", &[("event", "job.failed")]).await;
+    // The usual mistakes have one answer.
+    says(
+        &delivery,
+        &[
+            "the usual causes are a parsed body, a wrong secret and a wrong clock. A signature that does not match",
+            "HTTP 401",
+        ],
+    );
+    assert!(
+        delivery.page().contains("href=\"/docs/receiving#a-signature-that-does-not-match\""),
+        "{}",
+        delivery.page()
+    );
+    says(&browser.open("/console").await, &["/hook", "No recent jobs", "Test: HTTP 401 , just now"]);
+    let delivery = browser.press(&path, &page, "Send test event", &[]).await;
+    says(&delivery, &["Delivered", "it does not count in the numbers of its endpoint"]);
+    let page = browser.open("/console").await;
+    assert!(!text(&page).contains("Test: HTTP"), "{}", text(&page));
 }
 
 #[tokio::test(flavor = "multi_thread")]
