@@ -77,6 +77,18 @@ const KINDS: [(&str, &str); 2] = [
 /// with all scopes.
 const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
 
+/// A call for each read scope. A key without any of these may still ask for its session.
+const TRIALS: [(Scope, &str); 5] = [
+    (Scope::WebhooksRead, "/v1/webhooks/list -d '{}'"),
+    (Scope::DeliveriesRead, "/v1/deliveries/list -d '{}'"),
+    (Scope::SettingsRead, "/v1/tenant/settings -d '{}'"),
+    (Scope::AuditRead, "/v1/audit/list -d '{}'"),
+    (Scope::MembersRead, "/api/auth/organization/list-members"),
+];
+
+/// The scopes of calls that only owners may make, except that `members:write` also deletes the user's other keys.
+const OF_OWNERS: [Scope; 3] = [Scope::SettingsWrite, Scope::MembersWrite, Scope::AuditRead];
+
 /// The selectable lifetimes of a key: a number of days, or no expiry.
 const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
@@ -259,10 +271,12 @@ fn issue_form(sent: &Sent, user: &User) -> Markup {
     // Only owners create organization keys.
     let fields = if user.role == Role::Owner { &fields } else { &fields[..3] };
     let issue = sent.form("issue", "Create API key", fields);
-    Form { hidden: &[("form", &form)], more: Some(&scopes(sent)), ..issue }.render()
+    Form { hidden: &[("form", &form)], more: Some(&scopes(sent, user)), ..issue }.render()
 }
 
-fn scopes(sent: &Sent) -> Markup {
+/// The scopes that the key can use: a personal key has the permissions of its user.
+fn scopes(sent: &Sent, user: &User) -> Markup {
+    let usable = |scope: &&Scope| user.role == Role::Owner || !OF_OWNERS.contains(scope);
     let wrong = issues("scopes", sent.error("issue"));
     html! {
         fieldset {
@@ -271,7 +285,7 @@ fn scopes(sent: &Sent) -> Markup {
                 "To limit the key, choose “Only the scopes checked below”. A read scope lets the key list and read \
                  data; a write scope lets it change or send data."
             }
-            @for scope in Scope::ALL {
+            @for scope in Scope::ALL.iter().filter(usable) {
                 @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);
                 div {
                     input type="checkbox" id={ "issue-" (name) } name=(name) value=(TICKED) checked[is_ticked];
@@ -281,6 +295,12 @@ fn scopes(sent: &Sent) -> Markup {
             @if !wrong.is_empty() { p .error { (wrong.join(". ")) "." } }
         }
     }
+}
+
+/// A call that changes nothing and that the key may make: its path, and its body if it has one.
+fn trial(permissions: &Permissions) -> &'static str {
+    let allowed = TRIALS.iter().find(|(scope, _)| permissions.include(*scope));
+    allowed.map_or("/api/auth/get-session", |(_, call)| call)
 }
 
 fn new_key(base: &BaseUrl, issued: &IssuedKey) -> Page {
@@ -294,7 +314,7 @@ fn new_key(base: &BaseUrl, issued: &IssuedKey) -> Page {
             dt { "Expires" } dd { (expiry(issued.expires_at(), issued.created_at)) }
         }
         h2 { "Try it" }
-        pre #try { "curl " (base) "/v1/webhooks/list -H 'x-api-key: " (key) "' -d '{}'" }
+        pre #try { "curl " (base) (trial(&new.permissions)) " -H 'x-api-key: " (key) "'" }
         div .row {
             a .button href="/console/endpoints/new" { "Add endpoint" }
             a href=(HERE) { "Back to API keys" }

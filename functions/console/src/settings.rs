@@ -152,6 +152,7 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
         (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RESUME, RENAME, REQUIRE] } else { &[] }))
         @if let Some(cause) = suppressed { (undelivered(&organization, cause)) }
         @else { (unanswered(user, &organization, consent)) }
+        (identity(&organization))
         @if user.role == Role::Owner {
             h2 { "Notifications" }
             (form(&organization, &sent))
@@ -163,6 +164,18 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     };
     let frame = Console { organization: organization.name, here: HERE };
     Ok(Page::new("Settings", content).within(frame).refused(sent.refused))
+}
+
+/// The names of the organization, for producers, links and support.
+fn identity(organization: &Organization) -> Markup {
+    html! {
+        dl {
+            dt { "Organization" } dd { (visible(organization.name.as_str())) }
+            dt { "Slug" } dd { (organization.slug) }
+            dt { "Organization ID" } dd .mono.whole { (organization.id) }
+        }
+        p { "The service that runs your jobs sends the ID with each event, as " code { "tenant_id" } "." }
+    }
 }
 
 fn undelivered(organization: &Organization, cause: Cause) -> Markup {
@@ -256,8 +269,6 @@ fn require_form(user: &User, organization: &Organization, sent: &Sent) -> Markup
 fn shown(organization: &Organization) -> Markup {
     html! {
         dl {
-            dt { "Organization" } dd { (visible(organization.name.as_str())) }
-            dt { "Slug" } dd { (organization.slug) }
             dt { "Email for notifications" } dd { (organization.debug_notification_email) }
             dt { "Emails about failed jobs" }
             dd { @if organization.disable_job_failure_notifications { "Off" } @else { "On" } }

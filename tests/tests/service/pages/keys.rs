@@ -1,5 +1,6 @@
 //! The page `/console/keys`.
 
+use api::{ClosedSet, account::Scope};
 use serde_json::{Value, json};
 use tests::{
     Answer, Tenant, World,
@@ -42,7 +43,7 @@ async fn a_key_is_issued_shown_once_and_works() {
     // The text that a browser displays.
     let line =
         issued.page().split("<pre id=\"try\">").nth(1).and_then(|rest| rest.split("</pre>").next()).expect("a line");
-    let expected = format!("curl {}/v1/webhooks/list -H 'x-api-key: {key}' -d '{{}}'", world.stack.api());
+    let expected = format!("curl {}/v1/webhooks/list -d '{{}}' -H 'x-api-key: {key}'", world.stack.api());
     assert_eq!(line.replace("&#39;", "'"), expected);
     let ran = tokio::process::Command::new("sh").args(["-c", &expected]).output().await.expect("it runs");
     assert!(String::from_utf8_lossy(&ran.stdout).contains("webhook_endpoints"), "{ran:?}");
@@ -56,6 +57,21 @@ async fn a_key_is_issued_shown_once_and_works() {
     let expires = listed[1]["expiresAt"].as_str().and_then(|at| at.split('T').next()).expect("a time");
     assert!(says.contains(&format!(" title=\"{expires} ")) && says.contains(">in 30 days</time>"), "{says}");
     assert_eq!(listed[0]["expiresAt"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_is_tried_with_a_call_that_it_may_make() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for scope in Scope::ALL {
+        let page = open(&world, &tenant.cookie, PAGE).await;
+        let typed = [("name", scope.as_str()), ("expires", "30"), ("access", "chosen"), (scope.as_str(), "yes")];
+        let issued = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Create API key", &typed)).await;
+        let line = issued.page().split("<pre id=\"try\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+        let command = format!("{} -sSf", line.expect("a line").replace("&#39;", "'"));
+        let ran = tokio::process::Command::new("sh").args(["-c", &command]).output().await.expect("it runs");
+        assert!(ran.status.success() && ran.stdout.starts_with(b"{"), "{scope}: {command}: {ran:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,6 +118,12 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
     assert!(seen.page().contains("aria-label=\"Delete key: a member's\"") && seen.page().contains("\">Al</td>"));
     let page = open(&world, &member.cookie, PAGE).await;
     assert!(page.page().contains("Delete key: a member's") && !page.page().contains("Delete key: test"));
+    // The form offers scopes that the key can use.
+    for scope in Scope::ALL {
+        let is_offered = |page: &Answer| page.page().contains(&format!("id=\"issue-{scope}\""));
+        let is_for_members = !matches!(scope, Scope::SettingsWrite | Scope::MembersWrite | Scope::AuditRead);
+        assert_eq!((is_offered(&seen), is_offered(&page)), (true, is_for_members), "{scope}");
+    }
     let of_owner = filled(&seen, "Delete key: test", &[]);
     let refused = submit(&world, &member.cookie, PAGE, &of_owner).await;
     assert_eq!(refused.status, 404);

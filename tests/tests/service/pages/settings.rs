@@ -23,6 +23,18 @@ async fn settings(world: &World, who: &Tenant) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn owners_and_members_see_the_id_that_producers_send() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    for cookie in [&owner.cookie, &member.cookie] {
+        let page = open(&world, cookie, PAGE).await;
+        let row = format!("<dt>Organization ID</dt><dd class=\"mono whole\">{}</dd>", owner.id);
+        assert!(page.page().contains(&row) && page.page().contains("<code>tenant_id</code>"), "{}", page.page());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_owner_changes_settings_and_both_addresses_get_an_email() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
