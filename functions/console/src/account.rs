@@ -41,7 +41,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("currentPassword", "`password`: the current password."),
     ("newPassword", "`password`: the new password."),
     ("session", "`end`: the id of the session to end."),
-    ("password", "`delete`: the password, to confirm the deletion."),
+    ("password", "`leave` and `delete`: the password, to confirm the deletion of the account."),
     ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
@@ -163,20 +163,26 @@ async fn end_others(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
 }
 
 async fn leave(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
-    form.read(|fields| fields.text("sure", tick))?;
+    let password = confirmed(form)?;
     let user = &call.caller.user;
+    app.sign_ins.confirm(user, password, Timestamp::now()).await?;
     app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(gone(call))
 }
 
 async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
-    let password = form.read(|fields| {
+    let password = confirmed(form)?;
+    app.deletions.delete(&call.caller.user, (&app.sign_ins, password), Timestamp::now()).await?;
+    Ok(gone(call))
+}
+
+/// Reads the password and the checkbox that confirm the deletion of the account.
+fn confirmed(form: &Typed) -> Result<Guess> {
+    form.read(|fields| {
         let password = fields.text("password", |text| Ok(Guess::new(text)));
         let sure = fields.text("sure", tick);
         sure.and(password)
-    })?;
-    app.deletions.delete(&call.caller.user, (&app.sign_ins, password), Timestamp::now()).await?;
-    Ok(gone(call))
+    })
 }
 
 /// Redirects to the sign-in page: the account no longer exists.
@@ -341,7 +347,8 @@ fn two_factor(user: &User) -> Markup {
 }
 
 fn leave_form(sent: &Sent) -> Markup {
-    let fields = [Field::tick("sure", "Leave the organization and delete my account")];
+    let sure = Field::tick("sure", "Leave the organization and delete my account");
+    let fields = [Field::password("password", "Password"), sure];
     Form { is_danger: true, ..sent.form("leave", "Leave organization", &fields) }.render()
 }
 

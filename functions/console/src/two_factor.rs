@@ -153,7 +153,11 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
                     }
                 }))
             }
-            @if let Some(error) = sent.error("verify") { (code_form(Some(error))) h2 { "Start again" } }
+            @if let Some(error) = sent.error("verify") {
+                (code_form(Some(error)))
+                p { "If the app shows this code, its device may have a wrong clock: let the device set the time automatically." }
+                h2 { "Start again" }
+            }
             (enable_form(&sent))
             @if user.must_have_two_factor { (sign_out()) }
         }

@@ -139,7 +139,7 @@ async fn sessions_are_shown_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaving_the_organization_needs_a_checkbox() {
+async fn leaving_the_organization_needs_password_and_checkbox() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "al@example.com", "member").await;
@@ -148,15 +148,19 @@ async fn leaving_the_organization_needs_a_checkbox() {
     let unsure = press(&world, &member.cookie, "Leave organization", &[]).await;
     assert_eq!(unsure.status, 400);
     assert!(unsure.page().contains("id=\"leave-sure-error\"") && !unsure.page().contains("id=\"delete-sure-error\""));
-    for value in ["", "no", "on"] {
-        assert_eq!(
-            press(&world, &member.cookie, "Leave organization", &[("sure", value)]).await.status,
-            400,
-            "{value}"
-        );
+    let right = ("password", PASSWORD);
+    for typed in [
+        vec![right, ("sure", "")],
+        vec![right, ("sure", "no")],
+        vec![right, ("sure", "on")],
+        vec![SURE],
+        vec![("password", "wrong horse"), SURE],
+    ] {
+        let refused = press(&world, &member.cookie, "Leave organization", &typed).await;
+        assert_eq!(refused.status, 400, "{typed:?}");
     }
     assert!(world.is_signed_in(&member.cookie).await);
-    let left = press(&world, &member.cookie, "Leave organization", &[SURE]).await;
+    let left = press(&world, &member.cookie, "Leave organization", &[right, SURE]).await;
     assert_eq!((location(&left), set(&left).as_str()), ("/signin?did=gone", "session_token="));
     assert!(follow(&world, "session_token=", &left).await.page().contains("Your account has been deleted."));
     world.is_shut_out(&member).await;
@@ -164,7 +168,7 @@ async fn leaving_the_organization_needs_a_checkbox() {
     // The only member can delete the organization. A form from a page opened earlier still tries to leave it.
     let page = open(&world, &owner.cookie, PAGE).await;
     assert!(!page.page().contains("Leave organization") && page.page().contains("You are the only member"));
-    let form = [("action", "leave"), SURE].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let form = [("action", "leave"), right, SURE].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let last = submit(&world, &owner.cookie, PAGE, &form).await;
     assert_eq!(last.status, 409);
     assert!(last.page().contains("An organization must have an owner") && last.headers.get("set-cookie").is_none());

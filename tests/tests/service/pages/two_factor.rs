@@ -38,6 +38,7 @@ async fn protected(world: &World) -> (Tenant, Authenticator, Vec<String>) {
     let button = "Enable two-factor authentication";
     let wrong = submit(world, &jo.cookie, PAGE, &filled(&to_scan, button, &[("code", &app.wrong_code())])).await;
     assert!(wrong.status == 401 && wrong.page().contains("This code is not valid"), "{wrong:?}");
+    assert!(wrong.page().contains("may have a wrong clock"), "{wrong:?}");
     assert!(!wrong.page().contains("otpauth:") && !wrong.page().contains("totp-secret"), "the secret is shown once");
     let enabled = submit(world, &jo.cookie, PAGE, &filled(&wrong, button, &[("code", &app.code(0))])).await;
     assert_eq!(enabled.status, 200, "{enabled:?}");
