@@ -85,16 +85,28 @@ impl fmt::Display for ServiceName {
 pub struct Slug(String);
 
 impl Slug {
-    /// Validates `text`. Upper-case letters are rejected rather than silently changed.
+    /// Validates `text`. Uppercase letters are rejected rather than silently changed.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 2, 60));
         if !text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-')) {
-            problems.push(Problem::format("Must contain only lower-case letters, digits and hyphens"));
+            problems.push(Problem::format("Must contain only lowercase letters, digits and hyphens"));
         }
         if text.starts_with('-') || text.ends_with('-') {
             problems.push(Problem::format("Must not start or end with a hyphen"));
         }
         if problems.is_empty() { Ok(Self(text.to_owned())) } else { Err(problems) }
+    }
+
+    /// Proposes a slug for an organization with this name: `analytical-engines` for "Analytical Engines". Returns `None`
+    /// for a name with letters other than `a` to `z`, or with too few of them.
+    pub fn proposed(name: &str) -> Option<Self> {
+        let name = name.to_lowercase();
+        if name.chars().any(|c| c.is_alphanumeric() && !c.is_ascii()) {
+            return None;
+        }
+        let words: Vec<_> = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        let words = words.join("-");
+        Self::parse(words.get(..60).unwrap_or(&words).trim_end_matches('-')).ok()
     }
 
     pub fn as_str(&self) -> &str {
@@ -213,7 +225,24 @@ mod tests {
         assert_eq!(codes(&"-".repeat(61)), [IssueCode::TooBig, IssueCode::InvalidFormat]);
     }
 
+    #[test]
+    fn a_slug_is_proposed_from_a_name_of_ascii_letters() {
+        let proposed = |name: &str| Slug::proposed(name).map(|slug| slug.to_string());
+        assert_eq!(proposed("Analytical Engines, Ltd."), Some("analytical-engines-ltd".to_owned()));
+        assert_eq!(proposed(" --Doe & Co-- "), Some("doe-co".to_owned()));
+        for unusable in ["", "A", "&", "Café Noir", "東京"] {
+            assert_eq!(proposed(unusable), None, "{unusable}");
+        }
+        assert_eq!(proposed(&"ab ".repeat(30)).map(|slug| slug.len()), Some(59));
+    }
+
     proptest! {
+        #[test]
+        fn a_proposed_slug_is_valid(name in any::<String>()) {
+            let proposed = Slug::proposed(&name);
+            prop_assert!(proposed.is_none_or(|slug| Slug::parse(slug.as_str()).is_ok()));
+        }
+
         #[test]
         fn a_slug_is_accepted_exactly_when_it_matches(text in "[a-zA-Z0-9_-]{0,70}|[a-z0-9-]{0,4}") {
             let bytes = text.as_bytes();

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use text::Untrusted;
 
 pub use self::{
-    form::{Choice, Field, Form, TICKED, issues},
+    form::{Choice, Field, Form, TICKED, beside, issues},
     json::pretty,
     navigation::navigation,
 };

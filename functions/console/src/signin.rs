@@ -20,6 +20,7 @@ use common::{
         page::{Page, TICKED},
     },
     id::CliLoginId,
+    name::Slug,
     presentation::sign_up,
     timestamp::Timestamp,
 };
@@ -66,7 +67,11 @@ const FIELDS: [(&str, &str); 16] = [
     ("code", "`code`: the code from the authenticator app, after a sign-in with the password."),
     ("backupCode", "`backup-code`: a backup code, instead of a code from the app."),
     ("organizationName", "`sign-up`: the name of the organization."),
-    ("organizationSlug", "`sign-up`: a short unique name for the organization, for use in links."),
+    (
+        "organizationSlug",
+        "`sign-up`: a short unique name for the organization, for use in links. The default follows from \
+         `organizationName`.",
+    ),
     (
         "debugNotificationEmail",
         "`sign-up`: the address that receives the emails about failing endpoints and failed jobs. The default is \
@@ -175,6 +180,8 @@ fn started(form: &Typed, cookies: Vec<String>) -> Reply {
 }
 
 async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+    let proposed = Slug::proposed(form.get("organizationName"));
+    let form = &form.clone().or_value("organizationSlug", proposed.as_ref().map_or("", Slug::as_str));
     let founded = async {
         let founder = form.clone().or("debugNotificationEmail", "email").read(sign_up::founder);
         let founder = founder.map_err(|error| without_default(form, error))?;

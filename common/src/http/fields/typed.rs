@@ -31,10 +31,15 @@ impl Typed {
     }
 
     /// Copies the value of the field `other` to `name` if `name` is empty.
-    pub fn or(mut self, name: &str, other: &str) -> Self {
+    pub fn or(self, name: &str, other: &str) -> Self {
+        let value = self.get(other).to_owned();
+        self.or_value(name, &value)
+    }
+
+    /// Sets the value of the field `name` if it is empty.
+    pub fn or_value(mut self, name: &str, value: &str) -> Self {
         if self.get(name).is_empty() {
-            let value = Json::Text(self.get(other).to_owned());
-            self.0.insert(name.to_owned(), value);
+            self.0.insert(name.to_owned(), Json::Text(value.to_owned()));
         }
         self
     }

@@ -3,7 +3,10 @@
 use maud::{Markup, Render, html};
 
 use super::super::status::error_message;
-use crate::error::Error;
+use crate::{
+    error::Error,
+    issue::{Issue, IssueCode},
+};
 
 /// A form, which posts its visible and hidden fields.
 #[derive(Default)]
@@ -282,6 +285,12 @@ impl<'a> Field<'a> {
             }
         }
     }
+}
+
+/// Turns an error into an issue with a field, so that a form shows it there.
+pub fn beside(field: &str, error: &Error) -> Error {
+    let (code, message) = (IssueCode::InvalidFormat, error_message(error));
+    Error::Invalid(vec![Issue { code, path: vec![field.to_owned()], message }])
 }
 
 /// Whether the first issue belongs to this field.

@@ -76,6 +76,15 @@ impl DestinationPolicy {
         self.refusals(url).chain((!exists).then_some(Refused::Impossible))
     }
 
+    /// The rule for the beginning of a URL.
+    pub fn complete_url(&self) -> &'static str {
+        if self.allow_http {
+            "Must be a complete URL that begins with https:// or http://"
+        } else {
+            "Must be a complete URL that begins with https://"
+        }
+    }
+
     /// Checks an address before a connection is opened to it.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use super::destination_policy::{DestinationPolicy, Refused};
 use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
+/// The rule for a URL from a producer.
 const ABSOLUTE: &str = "Must be an absolute https URL";
 
 /// An absolute http or https URL with a host and at most 2048 characters, without user info or a fragment. The
@@ -22,30 +23,33 @@ pub struct EndpointUrl {
 impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        Self::parse_and(text, |_| Vec::new())
+        Self::parse_and(text, ABSOLUTE, |_| Vec::new())
     }
 
     /// Parses a URL from a user or a producer. Also rejects what browsers repair: invisible characters, and a scheme
     /// without `://`.
     pub fn parse_new(text: &str) -> Result<Self, Vec<Problem>> {
-        Self::parse_and(text, |_| problems_of_new(text).collect())
+        Self::parse_and(text, ABSOLUTE, |_| problems_of_new(text).collect())
     }
 
     /// Parses a URL to store, like [`parse_new`](Self::parse_new). Rejects URLs that `policy` would reject at each
     /// delivery, too.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
-        Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).chain(problems_of_new(text)).collect())
+        let problems = |url: &Url| policy.refusals_to_store(url).map(problem).chain(problems_of_new(text)).collect();
+        Self::parse_and(text, policy.complete_url(), problems)
     }
 
-    fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
+    /// Parses a URL, and adds the problems that `more` finds. `complete` is the rule for a text that is not an absolute
+    /// URL.
+    fn parse_and(text: &str, complete: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
         // The parser silently drops these characters, but the stored URL must be exactly the URL that is called.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
         let Some(url) = Url::parse(text).ok().filter(is_requestable) else {
-            problems.push(Problem::format(ABSOLUTE));
+            problems.push(Problem::format(complete));
             return Err(problems);
         };
         if has_user_info(text, &url) {

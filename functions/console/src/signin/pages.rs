@@ -3,10 +3,10 @@
 use api::auth::comparison_code;
 use common::{
     accounts::{cli_logins::CliLogin, users::User},
-    error::Error,
+    error::{Conflict, Error},
     http::{
         Call, LOST, SignedIn, Typed,
-        page::{Field, Form, Page, facts, warning},
+        page::{Field, Form, Page, beside, facts, warning},
     },
     timestamp::Timestamp,
 };
@@ -81,16 +81,27 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
 }
 
 pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Page {
+    let shown = match &error {
+        Some(taken @ Error::Conflict(Conflict::SlugTaken(_))) => Some(beside("organizationSlug", taken)),
+        Some(taken @ Error::Conflict(Conflict::EmailTaken)) => Some(beside("email", taken)),
+        _ => None,
+    };
+    let password = Field::new_password("password", "Password");
+    // Pages never contain a password.
+    let password = if error.is_some() { password.hint("8 to 128 characters. Enter it again") } else { password };
     let sign_up = Form {
         button: "Sign up",
         hidden: &hidden(form, "sign-up"),
         fields: &[
             Field::text("name", "Your name", "name", form.get("name")),
             Field::email("email", "Email", "email", form.get("email")),
-            Field::new_password("password", "Password"),
+            password,
             Field::text("organizationName", "Organization name", "organization", form.get("organizationName")),
             Field::text("organizationSlug", "Organization slug", "off", form.get("organizationSlug"))
-                .hint("For URLs and commands: lowercase letters, digits and hyphens, such as analytical-engines"),
+                .hint(
+                    "For URLs and commands: lowercase letters, digits and hyphens. Leave empty to derive it from the name",
+                )
+                .optional(),
             Field::email(
                 "debugNotificationEmail",
                 "Email for notifications",
@@ -100,7 +111,7 @@ pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Pag
             .hint("Receives emails about failing endpoints and failed jobs. Leave empty to use your own address")
             .optional(),
         ],
-        error: error.as_ref(),
+        error: shown.as_ref().or(error.as_ref()),
         ..Form::default()
     };
     let content = html! {

@@ -271,7 +271,7 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
         ("email", "Must be an email address."),
         ("password", "Must have at least 8 characters."),
         ("organizationName", "Must have at least 1 character."),
-        ("organizationSlug", "Must contain only lower-case letters, digits and hyphens."),
+        ("organizationSlug", "Must contain only lowercase letters, digits and hyphens."),
     ] {
         assert!(says.contains(&format!("<p class=\"error\" id=\"{field}-error\">{problem}</p>")), "{field}: {says}");
         let input =
@@ -282,16 +282,31 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
     }
     assert_eq!(says.matches("aria-invalid").count(), 4 + 1, "four fields, and once in the style: {says}");
 
-    for (slug, email, status, says) in [
-        ("taken", EMAIL, 409, "The organization slug &quot;taken&quot; is already taken."),
-        ("free", "jo@taken.example.com", 409, "An account with this email already exists."),
+    for (slug, email, field, says) in [
+        ("taken", EMAIL, "organizationSlug", "The organization slug &quot;taken&quot; is already taken."),
+        ("free", "jo@taken.example.com", "email", "An account with this email already exists."),
     ] {
         let refused = post(&world, "", &filled(&page, "Sign up", &founder(slug, email))).await;
-        assert_eq!(refused.status, status);
-        assert!(refused.page().contains(says) && refused.page().contains(&format!("value=\"{slug}\"")), "{refused:?}");
+        assert_eq!(refused.status, 409);
+        let error = format!("<p class=\"error\" id=\"{field}-error\">{says}</p>");
+        assert!(refused.page().contains(&error), "{refused:?}");
+        assert!(refused.page().contains(&format!("value=\"{slug}\"")) && refused.page().contains("value=\"Jo Doe\""));
         assert!(!refused.page().contains(RIGHT) && !refused.headers.contains_key("set-cookie"));
     }
     assert_eq!(world.items("users").await.len(), 2, "a user, and the guard of their email");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slug_left_empty_follows_from_the_name() {
+    let world = World::start().await;
+    let page = get(&world, "", "?mode=signup").await;
+    let first = post(&world, "", &filled(&page, "Sign up", &founder("", EMAIL))).await;
+    assert_eq!(location(&first), "/console");
+    assert_eq!(world.cli_get(&set(&first), "organization/list").await.body[0]["slug"], "doe-co");
+    // The proposal is taken. The form contains it, so that it can be changed.
+    let refused = post(&world, "", &filled(&page, "Sign up", &founder("", "other@example.com"))).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.page().contains("value=\"doe-co\"") && refused.page().contains("id=\"organizationSlug-error\""));
 }
 
 /// Otherwise, a page on another site could sign a visitor in to an account that belongs to the site's owner, or approve
