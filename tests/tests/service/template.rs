@@ -14,7 +14,7 @@ pub(crate) use watching::METRICS;
 /// The required parameters.
 pub(crate) const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
 /// The optional parameters that make every condition in the template true.
-const ALL: [(&str, &str); 11] = [
+pub(crate) const ALL: [(&str, &str); 11] = [
     ("MailFrom", "mail@example.com"),
     ("MailIdentity", "example.com"),
     ("DomainName", "api.example.com"),

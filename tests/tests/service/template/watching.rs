@@ -76,6 +76,21 @@ fn every_alarm_notifies_the_topic() {
     }
 }
 
+/// Each costs money, even if nothing calls the service.
+#[test]
+fn routes_report_detailed_metrics_only_if_chosen() {
+    for (parameters, is_detailed) in
+        [(&LEAST[..], false), (&[&LEAST[..], &[("DetailedMetrics", "true")]].concat(), true)]
+    {
+        let template = template(parameters);
+        let api = &template["Resources"]["HttpApi"]["Properties"];
+        let routes = api["RouteSettings"].as_object().expect("settings").values();
+        for settings in routes.chain([&api["DefaultRouteSettings"]]) {
+            assert_eq!(settings["DetailedMetricsEnabled"], is_detailed, "{settings}");
+        }
+    }
+}
+
 #[test]
 fn every_queue_and_every_function_has_its_alarms() {
     let template = template(&LEAST);
