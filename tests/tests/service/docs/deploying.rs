@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::page;
+use crate::template::{ALL, template};
 
 const PAGE: &str = "docs/deploying.md";
 
@@ -28,4 +31,38 @@ fn the_tools_include_the_aws_cli_in_the_needed_version() {
     assert!(commands(&source).any(|line| line.starts_with("aws logs tail ")), "version 1 lacks this command");
     let tools = source.split("\n## ").find(|section| section.starts_with("Two commands\n")).expect("a section");
     assert!(tools.contains("(`aws`)") && tools.contains("`aws` has to be [version 2]"), "{tools}");
+}
+
+#[test]
+fn the_permissions_cover_every_service_in_the_template() {
+    let source = page(PAGE);
+    let (_, policy) = source.split_once("```json\n").expect("a policy");
+    let policy: Value = serde_json::from_str(policy.split("```").next().unwrap_or_default()).expect("JSON");
+    let allowed: BTreeSet<_> = policy["Action"].as_array().expect("actions").iter().map(tests::text).collect();
+    let resources = template(&ALL)["Resources"].clone();
+    let kinds = resources.as_object().expect("resources").values().map(|resource| tests::text(&resource["Type"]));
+    let services: BTreeSet<_> = kinds.map(|kind| kind.split("::").nth(1).unwrap_or_default().to_lowercase()).collect();
+    for service in services {
+        // AWS SAM creates functions, an API and schedules.
+        let prefixes = match &*service {
+            "serverless" => vec!["lambda", "apigateway", "events", "iam"],
+            "apigatewayv2" => vec!["apigateway"],
+            service => vec![service],
+        };
+        for prefix in prefixes {
+            assert!(allowed.contains(&*format!("{prefix}:*")), "{prefix} is missing in {allowed:?}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_set_parameters_of_the_template() {
+    let source = page(PAGE).replace("\\\n", " ");
+    let template = page("template.yaml");
+    let lines = commands(&source).filter_map(|line| line.split_once("--parameter-overrides ")).map(|(_, rest)| rest);
+    let names: BTreeSet<_> = lines.flat_map(str::split_whitespace).filter_map(|word| word.split_once('=')).collect();
+    assert!(names.iter().any(|(name, _)| *name == "CertificateArn"), "{names:?}");
+    for (name, _) in names {
+        assert!(template.contains(&format!("\n  {name}:\n    Description:")), "{name} is not a parameter");
+    }
 }
