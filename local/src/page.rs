@@ -8,6 +8,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     main{max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:break-word}input,select,button{font:inherit}\
     pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
     th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top}code{overflow-wrap:anywhere}\
+    td:first-child{min-width:12rem}\
     form{display:flex;gap:.25rem}article{border-top:1px solid #888}input,select{min-width:0;max-width:100%;box-sizing:border-box}\
     iframe{width:100%;box-sizing:border-box;border:1px solid #888}iframe:focus-within{outline:2px solid Highlight}\
     @media(max-width:56rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\

@@ -28,7 +28,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, columns, console, go_on, invited, role_name, tick},
+    frame::{NO_FORM, Sent, columns, console, go_on, invited, received, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -193,16 +193,9 @@ fn gone(call: &Call<SignedIn>) -> Reply {
 async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
-    let received = async {
-        // An unconfirmed address may belong to a stranger.
-        if !user.email_verified {
-            return Ok(Vec::new());
-        }
-        app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await
-    };
     let members = app.members.list(&user.organization, Paging::first(1), Order::Ascending);
     let (frame, mut sessions, (_, members), received) =
-        tokio::try_join!(console(app, user, HERE), sessions, members, received)?;
+        tokio::try_join!(console(app, user, HERE), sessions, members, received(app, user))?;
     let is_alone = members <= 1;
     // The index is eventually consistent, so it may lack the current session.
     if sessions.iter().all(|listed| listed.id != session.id) {

@@ -13,6 +13,7 @@ use common::{
     },
     issue::Problem,
     presentation::console::Console,
+    timestamp::Timestamp,
 };
 use maud::{Markup, Render, html};
 
@@ -106,6 +107,14 @@ pub(crate) fn unverified(action: &str) -> Markup {
             p { a href="/console/welcome" { "Resend the email or change the address" } }
         }
     }
+}
+
+/// The invitations that a user has received. An unconfirmed address may belong to a stranger.
+pub(crate) async fn received(app: &App, user: &User) -> Result<Vec<(Invited, Organization)>> {
+    if !user.email_verified {
+        return Ok(Vec::new());
+    }
+    app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await
 }
 
 /// A notice about the invitations that a user has received, with links to the pages that accept them.

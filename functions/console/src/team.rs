@@ -24,7 +24,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, role_name, unverified},
+    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, invited as invitations, received, role_name, unverified},
 };
 
 const PART: (&str, &str) = ("part", "The page of the member list to show. The default is the first.");
@@ -159,9 +159,13 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
         }
     };
     let members = app.members.list(id, Paging { limit: most, offset: sent.part() * most }, Order::Ascending);
-    let (frame, (members, total), mut invited) = tokio::try_join!(console(app, user, HERE), members, invited)?;
+    let (frame, (members, total), mut invited, received) =
+        tokio::try_join!(console(app, user, HERE), members, invited, received(app, user))?;
     invited.retain(|invited| invited.status == InvitationStatus::Pending);
-    let content = Team { user, manages, members, total, invited }.html(&sent, most);
+    let content = html! {
+        (invitations(&received))
+        (Team { user, manages, members, total, invited }.html(&sent, most))
+    };
     Ok(Page::new("Team", content).within(frame).refused(sent.refused))
 }
 

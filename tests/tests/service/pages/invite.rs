@@ -334,13 +334,14 @@ async fn an_unconfirmed_account_is_asked_to_confirm_first() {
     let invitation = invite_account(&world, &acme, "jo@other.example.com").await;
     let page = super::open(&world, &cookie, path(&invitation)).await;
     assert!(page.page().contains("Confirm your email address first") && !page.page().contains("and join"));
-    for page in ["/console/account", "/console/welcome"] {
+    for page in ["/console/account", "/console/team", "/console/welcome"] {
         let page = super::open(&world, &cookie, page).await;
         assert!(!page.page().contains("You are invited"), "a stranger may have signed up with the address");
     }
     // The user has now proved that the address is theirs.
     let confirmed = world.confirm(&confirmation).await;
-    for page in [confirmed, super::open(&world, &cookie, "/console/account").await] {
+    let [account, team] = ["/console/account", "/console/team"].map(|path| super::open(&world, &cookie, path));
+    for page in [confirmed, account.await, team.await] {
         assert!(page.page().contains("You are invited to join <strong>Doe &amp; Co</strong>"), "{}", page.page());
         let to = page.page().split("href=\"").find(|rest| rest.starts_with("/invite?")).expect("a link");
         let to = to.split('"').next().expect("an address").replace("&amp;", "&");
