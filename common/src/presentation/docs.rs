@@ -14,6 +14,8 @@ pub const QUICK_START: &str = "/docs/quick-start";
 pub const RECEIVING: &str = "/docs/receiving";
 /// The usual causes of a signature that does not match.
 pub const SIGNATURES: &str = "/docs/receiving#a-signature-that-does-not-match";
+/// The guide for the command-line client.
+pub const CLIENT: &str = "/docs/listening";
 /// Complete receivers, by framework.
 pub const RECEIVERS: &str = "/docs/receivers";
 

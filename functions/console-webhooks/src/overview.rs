@@ -17,7 +17,7 @@ use common::{
     error::{Error, Result},
     http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
-    presentation::docs::RECEIVERS,
+    presentation::docs::{CLIENT, RECEIVERS},
     timestamp::Timestamp,
     webhooks::log::{count::Statistics, recovery::Recovery},
 };
@@ -192,11 +192,14 @@ async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
 fn empty(base: &BaseUrl, tenant: &TenantId) -> Markup {
     html! {
         p { "No endpoints yet. An endpoint is the URL of your server, which gets a signed request whenever a job ends." }
-        ol .steps {
+        ol {
             li {
                 p { strong { "Add an endpoint." } }
                 p { a .button href="/console/endpoints/new" { "Add endpoint" } }
-                p { "No server that can be reached? The client forwards events to a program on your computer:" }
+                p {
+                    "No server that can be reached? The " a href=(CLIENT) { "client" }
+                    " forwards events to a program on your computer:"
+                }
                 pre { "fanfare --api " (base) " login\nfanfare listen --to 3000/hook" }
             }
             li {
@@ -208,7 +211,10 @@ fn empty(base: &BaseUrl, tenant: &TenantId) -> Markup {
             }
             li {
                 p { strong { "See it arrive." } }
-                p { "Press “Send test event” on the endpoint's page. The service that runs your jobs sends the real events, with your organization's ID:" }
+                p {
+                    "Press “Send test event” on the endpoint's page. The service that runs your jobs sends the real events, with "
+                    "your organization's ID. With access to its queue, you can send one, too:"
+                 }
                 pre { "fanfare send --tenant " (tenant) " --job job-1 --result '{\"answer\": 42}'" }
             }
         }

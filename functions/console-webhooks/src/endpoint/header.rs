@@ -24,7 +24,8 @@ pub(super) fn header(known: &Known, more: &More, now: Timestamp) -> Markup {
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
     let (delivered, ended) = known.successes(now);
     html! {
-        @if let Some(description) = &endpoint.options.description { p { bdi { (visible(description.as_str())) } } }
+        // The description of an endpoint without a URL is the page's title.
+        @if let Some(description) = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some()) { p { bdi { (visible(description.as_str())) } } }
         div .head {
             dl .stats {
                 div {

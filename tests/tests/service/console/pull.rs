@@ -31,6 +31,8 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
         &browser.open(&path).await,
         &["2 to fetch", "No delivery fetched yet", "No program has asked", "fanfare listen --endpoint"],
     );
+    let page = browser.open(&path).await;
+    assert!(page.page().contains("A laptop</h1>") && !page.page().contains("<p><bdi>A laptop"), "{}", page.page());
     // Waiting events do not count as a problem.
     let overview = browser.open("/console").await;
     says(&overview, &["none failing or disabled", "A laptop", "pull", "2 to fetch"]);
@@ -45,7 +47,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     let page = browser.open(&path).await;
     let saved =
         browser.press(&path, &page, "Save changes", &[("description", "My laptop"), ("completed", "yes")]).await;
-    says(&saved, &["Changes saved", "My laptop", "Events job.completed"]);
+    says(&saved, &["My laptop", "Changes saved", "Events job.completed"]);
     says(&disable(&browser, &path).await, &["New events are held"]);
     let deliveries = browser.open("/console/deliveries").await;
     says(&deliveries, &["My laptop", "Held"]);
