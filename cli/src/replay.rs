@@ -58,10 +58,11 @@ struct Replayer<'a> {
 pub(crate) async fn run(api: &Api, network: &Network, replay: Replay, is_json: bool) -> Result<(), Failure> {
     let selected = select(api, &replay).await?;
     if selected.is_empty() {
-        return match replay.job {
-            Some(job) => Err(Failure::not_found(format!("No delivery of {} found.", cell(&job)))),
-            None => Ok(note("No deliveries found.")),
-        };
+        if let Some(job) = replay.job {
+            return Err(Failure::not_found(format!("No delivery of {} found.", cell(&job))));
+        }
+        note("No deliveries found.");
+        return Ok(());
     }
     let Replay { to, as_sent, headers, rate, insecure, .. } = replay;
     let http = network.client_of_program(insecure, program::IDLE)?;

@@ -239,7 +239,7 @@ async fn a_narrow_terminal_shows_the_receivers_error_in_full() {
     };
     for columns in [60, 200] {
         let shown = on(&machine, columns, &["deliveries", "get", "--job", "job-1"], &[]).await;
-        assert!(lines(&shown).iter().any(|line| *line == response), "{response}: {shown:?}");
+        assert!(lines(&shown).contains(&response), "{response}: {shown:?}");
     }
 }
 
