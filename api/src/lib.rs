@@ -19,6 +19,7 @@ pub mod error;
 pub mod outcome;
 mod strings;
 pub mod team;
+pub mod verification;
 pub mod webhooks;
 
 pub use call::{Call, Done, MAX_ELEMENTS};

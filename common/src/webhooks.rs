@@ -13,6 +13,7 @@
 //! - [`erasure`]: erases payloads and responses.
 //! - [`drains`]: the messages that schedule an organization's drains.
 //! - [`recoveries`]: runs recoveries, page by page.
+//! - [`verification`]: finds out why a request does not verify.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;
@@ -27,3 +28,4 @@ pub mod post;
 pub mod queue;
 pub mod recoveries;
 pub mod request;
+pub mod verification;

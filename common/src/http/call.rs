@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{
     cookies::{CookieName, PENDING_SIGN_IN, SESSION, token_in_cookies},
-    event::Request,
+    event::{MAX_BODY_BYTES, Request},
     info::{API_KEY, Credential, Needed, variable},
     json::{Json, Object},
     origins::Origins,
@@ -36,6 +36,8 @@ pub struct Call<C> {
     pub(super) before_two_factor: bool,
     /// The recorder of the route's changes, if it makes any.
     pub(super) recorder: Option<Recorder>,
+    /// The maximum size of the body that the route accepts.
+    pub(super) most_bytes: usize,
 }
 
 impl Call<()> {
@@ -50,11 +52,16 @@ impl Call<()> {
             needed: Needed::Undeclared,
             before_two_factor: false,
             recorder: None,
+            most_bytes: MAX_BODY_BYTES,
         }
     }
 
     pub(super) fn needing(self, needed: Needed, before_two_factor: bool, recorder: Option<Recorder>) -> Self {
         Self { needed, before_two_factor, recorder, ..self }
+    }
+
+    pub(super) fn up_to(self, most_bytes: usize) -> Self {
+        Self { most_bytes, ..self }
     }
 
     /// The recorder for changes by this call's caller, `actor`.
@@ -65,8 +72,8 @@ impl Call<()> {
     }
 
     pub(super) fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, needed, before_two_factor, recorder, .. } = self;
-        Call { caller, base, client, origins, request, needed, before_two_factor, recorder }
+        let Call { base, client, origins, request, needed, before_two_factor, recorder, most_bytes, .. } = self;
+        Call { caller, base, client, origins, request, needed, before_two_factor, recorder, most_bytes }
     }
 
     /// Reads the fields that the caller sent: the query or the body, and the variable of the route's `path`.

@@ -19,8 +19,8 @@ use url::Url;
 use super::status::HttpError;
 use crate::base_url::BaseUrl;
 
-/// The maximum body size in bytes. A larger body is rejected before it is parsed.
-const MAX_BODY_BYTES: usize = 64 * 1024;
+/// The maximum body size in bytes of most routes. A larger body is rejected before it is parsed.
+pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(super) type Response = http::Response<String>;
 
@@ -87,8 +87,8 @@ impl Event {
 
 impl Request {
     /// Checks the size of the body, before the body is parsed and the caller is looked up.
-    pub(super) fn check_size(&self) -> Result<(), HttpError> {
-        if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
+    pub(super) fn check_size(&self, most: usize) -> Result<(), HttpError> {
+        if self.body.len() > most { Err(HttpError::TooLarge { most }) } else { Ok(()) }
     }
 
     /// The first header with this name, if it is text.

@@ -27,6 +27,7 @@ use crate::{
             recovery::{Recovery, Selection},
             search::Cursor,
         },
+        verification::{Computed, SeenBody, SeenHeaders},
     },
 };
 
@@ -244,6 +245,11 @@ fn reserved_names() -> String {
 }
 
 schemas! {
+    Computed {
+        "maxLength": 1024,
+        "writeOnly": true,
+        "examples": ["v1,Kzdojas9V/Zecr9NXeWoKBLN86mQqQT/PRtB3A6g+AM="],
+    }
     EndpointUrl {
         "description": "It must be an https URL with a valid host name on the public internet, without user info or a \
                         fragment.",
@@ -269,6 +275,11 @@ schemas! {
         "examples": ["a long password"],
     }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
+    SeenBody { "format": "byte", "maxLength": 1_466_668, "examples": ["e30="] }
+    SeenHeaders {
+        "maxLength": 32768,
+        "examples": ["webhook-id: msg_0123456789abcdef0123456789abcdef\nwebhook-timestamp: 1769860800"],
+    }
     SigningSecret {
         "description": "Use at least 16 visible characters, not counting a leading `whsec_`, without white space around \
                         them: the `message` of the response names the flaws of other secrets.",

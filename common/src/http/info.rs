@@ -38,6 +38,8 @@ pub struct RouteInfo {
     pub redirects: bool,
     /// Whether a user who lacks a required second factor may call the route.
     pub before_two_factor: bool,
+    /// The maximum size of the body in bytes.
+    pub most_bytes: usize,
     /// The changes by the route that the audit log records.
     pub records: &'static [Action],
 }

@@ -12,6 +12,7 @@ use super::shapes::{Generators, Shapes};
 use super::{
     auth::{Access, CallerStores, Callers, Identity},
     call::Call,
+    event::MAX_BODY_BYTES,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
     info::{Fault, Needed, RouteInfo},
     json::Object,
@@ -55,7 +56,7 @@ async fn answer<C: Access<W>, A, W>(
 ) -> Handled {
     let mut tenant = None;
     let answer = async {
-        call.request.check_size()?;
+        call.request.check_size(call.most_bytes)?;
         call.check_origin(wire, C::CREDENTIALS)?;
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
@@ -111,6 +112,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             #[cfg(feature = "openapi")]
             redirects: false,
             before_two_factor: false,
+            most_bytes: MAX_BODY_BYTES,
             records: &[],
         };
         let handle: Handle<A, C::Caller> = Arc::new(move |app, call, values, wire| {
@@ -171,6 +173,12 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
+    /// Accepts larger bodies than other routes do, of up to this number of bytes.
+    pub fn up_to(mut self, bytes: usize) -> Self {
+        self.info.most_bytes = bytes;
+        self
+    }
+
     /// Declares which of the route's changes the audit log records.
     pub fn records(mut self, actions: &'static [Action]) -> Self {
         self.info.records = actions;
@@ -181,13 +189,13 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire, env: &Env) -> Result<BoundRoute, ConfigError> {
         let Self { info, answer, .. } = self;
         let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
-        let (needed, before_two_factor) = (info.scope, info.before_two_factor);
+        let (needed, before_two_factor, most_bytes) = (info.scope, info.before_two_factor, info.most_bytes);
         let records = Some(info.records).filter(|actions| !actions.is_empty());
         let recorder = records.map(|actions| Recorder::of_route(env, actions)).transpose()?;
         Ok(BoundRoute {
             info,
             answer: Box::new(move |call| {
-                let call = call.needing(needed, before_two_factor, recorder.clone());
+                let call = call.needing(needed, before_two_factor, recorder.clone()).up_to(most_bytes);
                 answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)
             }),
             #[cfg(feature = "openapi")]

@@ -19,8 +19,10 @@ pub enum HttpError {
     Unreadable,
     /// No route at this path supports this method. Contains the supported ones, for `Allow`.
     Method(String),
-    /// The body is too large.
-    TooLarge,
+    /// The body has more bytes than the route accepts.
+    TooLarge {
+        most: usize,
+    },
 }
 
 impl From<Error> for HttpError {
@@ -34,7 +36,7 @@ impl HttpError {
         match self {
             Self::Unreadable => StatusCode::BAD_REQUEST,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
                 Error::Malformed
                 | Error::Invalid(_)
@@ -58,7 +60,7 @@ impl HttpError {
         match self {
             Self::Unreadable => Code::BadRequest,
             Self::Method(_) => Code::MethodNotSupported,
-            Self::TooLarge => Code::PayloadTooLarge,
+            Self::TooLarge { .. } => Code::PayloadTooLarge,
             Self::Domain(error) => match error {
                 Error::Malformed
                 | Error::Invalid(_)
@@ -82,7 +84,7 @@ impl HttpError {
         match self {
             Self::Unreadable => "Malformed request. Its host, query, headers or body is not valid HTTP.".to_owned(),
             Self::Method(_) => "This route does not support this method".to_owned(),
-            Self::TooLarge => "The body must be at most 64 KiB".to_owned(),
+            Self::TooLarge { most } => format!("The body must be at most {} KiB", most / 1024),
             Self::Domain(error) => error_message(error),
         }
     }

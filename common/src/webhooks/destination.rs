@@ -13,6 +13,7 @@ pub use self::{
     signing::{PreviousSecret, SigningKeys, body_signature, standard_signatures},
     signing_secret::SigningSecret,
 };
+pub(in crate::webhooks) use self::{signing::hmac, signing_secret::PREFIX};
 
 /// The URL, the keys and an attempt's headers.
 #[derive(Clone, Copy, Debug)]

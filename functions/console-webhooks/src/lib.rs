@@ -21,6 +21,7 @@ mod pull;
 mod recovery;
 mod settings;
 mod states;
+mod verification;
 mod verify;
 
 /// Builds the function with the settings in `env`.
@@ -37,6 +38,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         delivery::submit(),
         recovery::show(),
         recovery::submit(),
+        verification::show(),
+        verification::submit(),
     ];
     Function::of_pages(env, routes)
 }

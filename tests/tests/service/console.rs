@@ -8,6 +8,7 @@ mod new_endpoint;
 mod overview;
 mod pull;
 mod states;
+mod verification;
 
 use tests::{Answer, Browser, browser::readable};
 

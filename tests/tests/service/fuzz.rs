@@ -145,6 +145,13 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("webhooks-delete", "POST", "/v1/webhooks/delete", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
     ("webhooks-test", "POST", "/v1/webhooks/test", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
     (
+        "webhooks-verify",
+        "POST",
+        "/v1/webhooks/verify",
+        r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000", "headers": "webhook-id: a\nwebhook-timestamp: 7", "body": "e30=",
+            "computed": "v1,AAAA", "received_at": "2026-01-31T12:00:00Z"}}"#,
+    ),
+    (
         "tenant-settings",
         "POST",
         "/v1/tenant/settings",
@@ -311,6 +318,13 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console-webhooks", "POST", "/console/endpoints/{id}", "action=recover&since=2026-01-31T12%3A00&status=both"),
     ("console-webhooks", "GET", "/console/recovery", ""),
     ("console-webhooks", "POST", "/console/recovery", "since=2026-01-31T12%3A00"),
+    ("console-webhooks", "GET", "/console/verify/{id}", ""),
+    (
+        "console-webhooks",
+        "POST",
+        "/console/verify/{id}",
+        "seen_headers=webhook-id%3A+a%0D%0Awebhook-timestamp%3A+7&body=%7B%7D&computed=v1%2CAAAA&received_at=2026-01-31T12%3A00",
+    ),
     ("console-webhooks", "GET", "/console/deliveries", ""),
     ("console-webhooks", "POST", "/console/deliveries", "action=resend&ids=x+y"),
     ("console-webhooks", "GET", "/console/deliveries/{id}", ""),

@@ -82,7 +82,7 @@ fn why(status: u16) -> &'static str {
         403 => "The caller is not allowed to do this.",
         404 => "The requested object does not exist, or it belongs to another organization.",
         409 => "The request conflicts with stored data.",
-        413 => "The body is larger than 64 KiB.",
+        413 => "The body is too large.",
         429 => "Too many attempts. `Retry-After` gives the number of seconds to wait.",
         503 => {
             "Contention, a concurrent change or throttling outlasted the service's retries. Try again after `Retry-After` seconds."
@@ -128,7 +128,7 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
             explains."
         }
         Code::NotFound => "The object does not exist, or it belongs to another organization. Check the id.",
-        Code::PayloadTooLarge => "The body is larger than 64 KiB. Split the call.",
+        Code::PayloadTooLarge => "The body is larger than 64 KiB or, for `webhooks/verify`, 2 MiB. Split the call.",
         Code::TooManyRequests => "A rate limit was reached. Wait the number of seconds given in `Retry-After`.",
         Code::ServiceUnavailable => {
             "The service is busy, or the caller's account was changed during the call. Retry the call after \

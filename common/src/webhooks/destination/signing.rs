@@ -65,7 +65,8 @@ pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body
 /// The length of a signature and the space before it.
 const SIGNATURE: usize = " v1,".len() + 44;
 
-fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+/// HMAC-SHA256 of the parts, one after the other.
+pub(in crate::webhooks) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     #[expect(clippy::expect_used, reason = "HMAC accepts a key of any length (RFC 2104)")]
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     for part in parts {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Marks a string as a webhook secret. The prefix is not part of the key.
-const PREFIX: &str = "whsec_";
+pub(in crate::webhooks) const PREFIX: &str = "whsec_";
 
 /// The minimum number of visible characters in a secret that a person types. 16 random letters and digits have 95 bits
 /// of entropy.
@@ -135,7 +135,7 @@ impl SigningSecret {
     /// The key that Standard Webhooks libraries decode from the secret as base64, if they accept it. The npm packages
     /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a string that
     /// both accept gives the same key. The key is shorter than the secret, so it never equals the secret's bytes.
-    pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
+    pub(in crate::webhooks) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
         decoded_by_npm(text).or_else(|| decoded_by_pypi(text))
     }

@@ -30,7 +30,7 @@ use crate::{
     endpoint::gone,
     live,
     numbers::{is_fetched, is_gone},
-    states,
+    states, verification,
 };
 
 pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
@@ -123,7 +123,12 @@ pub(super) async fn page(
             (body(requests.body().as_deref()))
             (erasure(&delivery))
         }
-        p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
+        p .row {
+            @if let Some(endpoint) = &endpoint {
+                a href=(verification::path(endpoint.id)) { "Why does a signature not match?" }
+            }
+            a href=(RECEIVING) { "Verify the signature, and other rules for receivers" }
+        }
     };
     let title = titled(&delivery, &about_what, &receiver(&delivery, endpoint.as_ref()));
     let switch = live::switch(is_live, is_changing, "?live=1", "?");

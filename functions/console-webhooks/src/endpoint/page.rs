@@ -34,6 +34,7 @@ use crate::{
     live,
     numbers::{Known, held_word},
     settings::{self, events},
+    verification,
 };
 
 /// The number of latest deliveries to show.
@@ -151,6 +152,7 @@ pub(super) async fn page(
             (deliveries::table(&page.deliveries, named, Of::OneEndpoint, "No deliveries yet. They appear here when a job ends, or when you send a test event.", now))
             p .row {
                 a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" }
+                a href=(verification::path(id)) { "Why does a signature not match?" }
                 a href=(RECEIVING) { "Receiving webhooks" }
             }
         }

@@ -11,7 +11,7 @@ use maud::html;
 use url::form_urlencoded;
 
 /// The fields that people fill in, with their labels. Other fields are restored, but not shown.
-const LABELS: [(&str, &str); 24] = [
+const LABELS: [(&str, &str); 27] = [
     ("url", "URL"),
     ("description", "Description"),
     ("workflows", "Workflows"),
@@ -36,10 +36,13 @@ const LABELS: [(&str, &str); 24] = [
     ("jobFailureMails", "Emails about failed jobs"),
     ("requireTwoFactor", "Second factor"),
     ("organizationName", "Organization name"),
+    ("seen_headers", "Headers"),
+    ("computed", "Signature that your code computed"),
+    ("received_at", "Time of your receiver"),
 ];
 
 /// The buttons of the forms, by the beginning of the page's path and the value of `action`.
-const BUTTONS: [(&str, &str, &str); 22] = [
+const BUTTONS: [(&str, &str, &str); 23] = [
     ("/console/endpoints/new", "", "Add endpoint"),
     ("/console/endpoints/", "test", "Send test event"),
     ("/console/endpoints/", "activate", "Enable endpoint"),
@@ -62,6 +65,7 @@ const BUTTONS: [(&str, &str, &str); 22] = [
     ("/console/settings", "rename", "Change name"),
     ("/console/account", "name", "Change name"),
     ("/console/account", "email", "Send confirmation email"),
+    ("/console/verify/", "", "Verify"),
 ];
 
 /// The page that restores the fields, unless there are none. `back` is the page of the original form.

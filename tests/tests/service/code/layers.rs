@@ -23,7 +23,7 @@ const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "w
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`. Each module uses only modules that come earlier in this list.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 13] = [
     "destination",
     "event",
     "delivery",
@@ -36,6 +36,7 @@ const ROOMS: [&str; 12] = [
     "erasure",
     "drains",
     "recoveries",
+    "verification",
 ];
 
 /// A path of modules, from the root of the crate.

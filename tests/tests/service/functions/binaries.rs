@@ -77,7 +77,9 @@ async fn every_binary_starts_answers_and_ends() {
             "tenant-settings" => (200, body["json"]["debug_notification_email"] == "alerts@example.com"),
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),
-            "webhooks-update" | "webhooks-delete" | "webhooks-test" => (404, body["json"]["code"] == "NOT_FOUND"),
+            "webhooks-update" | "webhooks-delete" | "webhooks-test" | "webhooks-verify" => {
+                (404, body["json"]["code"] == "NOT_FOUND")
+            }
             "audit-list" => (200, body["json"]["entries"].is_array()),
             "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
             "deliveries-stats" => (200, body["json"]["complete"] == true),

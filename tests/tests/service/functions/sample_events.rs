@@ -119,6 +119,7 @@ async fn webhooks() {
         ("webhooks-update", &sample_event("webhooks-update").to_string()),
         ("webhooks-delete", &sample_event("webhooks-delete").to_string()),
         ("webhooks-test", &sample_event("webhooks-test").to_string()),
+        ("webhooks-verify", &sample_event("webhooks-verify").to_string()),
     ] {
         let (status, body) = invoke(function, event).await;
         assert_eq!((status, &body["json"]["code"]), (401, &json!("UNAUTHORIZED")), "{function}");

@@ -42,10 +42,11 @@ fn the_client_has_exactly_the_fields_of_each_input() {
         api::auth::CALLS,
         api::deliveries::CALLS,
         api::team::CALLS,
+        api::verification::CALLS,
         api::webhooks::CALLS,
     ]
     .concat();
-    assert_eq!(calls.len(), 33);
+    assert_eq!(calls.len(), 34);
     for (path, names) in calls {
         let route = &document["paths"][path];
         let body = &route["post"]["requestBody"]["content"]["application/json"]["schema"];

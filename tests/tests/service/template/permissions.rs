@@ -455,7 +455,7 @@ async fn a_password_is_reset(world: &World) {
 
 /// The caller is identified before the fields are read. Once a day, the use is recorded.
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
-    let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
+    let webhooks = ["create", "list", "update", "delete", "test", "verify"].map(|route| format!("webhooks/{route}"));
     let deliveries = ["list", "get", "receive", "settle", "resend", "erase", "recover", "stats"]
         .map(|route| format!("deliveries/{route}"));
     for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned(), "audit/list".to_owned()]) {
@@ -535,6 +535,9 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     let listed = read("list", json!({"webhook_endpoint_id": endpoint, "status": "failed"})).await;
     let id = &listed["deliveries"][0]["delivery_id"];
     read("get", json!({"delivery_id": id})).await;
+    let headers = format!("webhook-id: {}", tests::text(&listed["deliveries"][0]["webhook_id"]));
+    let seen = json!({"id": endpoint, "headers": headers, "body": "e30="});
+    world.rpc(&tenant.key, "webhooks/verify", seen).await.ok();
     for fields in [json!({}), json!({"webhook_endpoint_id": endpoint})] {
         read("stats", fields).await;
     }

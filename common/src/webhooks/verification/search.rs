@@ -1,0 +1,285 @@
+//! Compares the signatures of a request with those of known mistakes, from the most to the least likely one.
+//!
+//! A comparison is of whole signatures, and its result contains neither a signature nor a key, so a caller cannot learn
+//! either of them byte by byte. The number of bytes that are hashed is bounded, whatever the size of the body and the
+//! number of endpoints.
+
+use std::borrow::Cow;
+
+use api::verification::{Cause, Finding, KeyForm, Scheme, WhichSecret};
+use sha2::{Digest, Sha256};
+
+use super::{
+    body::difference,
+    finding::{finding, of_bodies},
+    keys::{self, Form, Key, Owner},
+    known::{Known, Logged, Secrets},
+    message::{Message, Twist, composed, restored, rewritten},
+    seen::{Computed, Seen},
+    signature::{self, Given},
+    values::{Values, seconds_of},
+};
+use crate::webhooks::destination::hmac;
+
+/// The maximum number of bytes that are hashed for a request.
+const MOST_BYTES: usize = 64 << 20;
+/// The number of bytes that an HMAC hashes in addition to its message.
+const PER_HMAC: usize = 256;
+/// The number of attempts whose times are tried.
+const ATTEMPTS: usize = 10;
+
+/// A signature to explain.
+pub(super) struct Target {
+    source: Source,
+    pub(super) given: Given,
+    /// The key and the message that give this signature.
+    pub(super) explained: Option<Explanation>,
+}
+
+/// Where a signature was seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Header(Scheme),
+    Computed,
+}
+
+/// The key and the message of a signature.
+pub(super) struct Explanation {
+    pub(super) owner: Owner,
+    pub(super) form: Form,
+    pub(super) scheme: Scheme,
+    pub(super) causes: Vec<Finding>,
+    pub(super) is_right: bool,
+}
+
+/// The signatures of a request, with their explanations so far.
+pub(super) struct Search<'a> {
+    targets: Vec<Target>,
+    /// The number of bytes that may still be hashed.
+    left: usize,
+    pub(super) is_cut_off: bool,
+    seen: &'a [u8],
+}
+
+impl Search<'_> {
+    fn is_over(&self) -> bool {
+        self.targets.iter().all(|target| target.explained.is_some())
+    }
+
+    /// Compares the signatures that are not explained yet with those of all messages with all keys.
+    fn try_all<'m>(&mut self, keys: &[Key], messages: impl IntoIterator<Item = Message<'m>>) {
+        'all: for message in messages {
+            if self.is_over() {
+                break;
+            }
+            let parts: Vec<&[u8]> = message.parts.iter().map(|part| &**part).collect();
+            for key in keys {
+                let cost = message.len() + PER_HMAC;
+                let Some(left) = self.left.checked_sub(cost) else {
+                    self.is_cut_off = true;
+                    break 'all;
+                };
+                self.left = left;
+                let tag = hmac(&key.bytes, &parts);
+                for target in self.targets.iter_mut().filter(|target| target.explained.is_none()) {
+                    if signature::is_same(&tag, &target.given.tag) {
+                        target.explained = Some(explanation(key, &message, target, self.seen));
+                    }
+                }
+            }
+        }
+        self.drop_others();
+    }
+
+    /// One entry of `webhook-signature` is enough, so the others need no explanation.
+    fn drop_others(&mut self) {
+        let of_header = |target: &Target| target.source == Source::Header(Scheme::Standard);
+        if self.targets.iter().any(|target| of_header(target) && target.explained.is_some()) {
+            self.targets.retain(|target| !of_header(target) || target.explained.is_some());
+        }
+    }
+
+    /// Compares the remaining signatures with hashes that are no HMAC.
+    fn try_hashes(&mut self, keys: &[Key]) {
+        let body = self.seen;
+        for key in keys {
+            let secret = key.bytes.as_slice();
+            for parts in [&[body][..], &[secret, body], &[body, secret]] {
+                let Some(left) = self.left.checked_sub(body.len() + PER_HMAC).filter(|_| !self.is_over()) else {
+                    return;
+                };
+                self.left = left;
+                let tag = parts.iter().fold(Sha256::new(), Digest::chain_update).finalize();
+                for target in self.targets.iter_mut().filter(|target| signature::is_same(&tag, &target.given.tag)) {
+                    let message =
+                        "The signature is a plain SHA-256 hash. Compute an HMAC-SHA256 with the secret as its key.";
+                    target.explained = Some(Explanation {
+                        owner: key.owner,
+                        form: key.form,
+                        scheme: Scheme::Body,
+                        causes: vec![finding(Cause::Algorithm, message)],
+                        is_right: false,
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn of(&self, source: Source) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(move |target| target.source == source)
+    }
+}
+
+/// Explains a signature that equals that of `key` and `message`.
+fn explanation(key: &Key, message: &Message<'_>, target: &Target, seen: &[u8]) -> Explanation {
+    let mut causes: Vec<Finding> = Vec::new();
+    match (key.owner, key.form) {
+        (Owner::Other(id), _) => {
+            let message = format!("The secret of the endpoint {id} was used. Use this endpoint's secret.");
+            causes.push(Finding { webhook_endpoint_id: Some(id.into()), ..finding(Cause::OtherEndpoint, message) });
+        }
+        (Owner::Callback(id), _) => {
+            let message = "The request is the callback of a job. It is signed with the job's `callback_secret`.";
+            causes.push(Finding { delivery_id: Some(id.into()), ..finding(Cause::OtherEndpoint, message) });
+        }
+        (Owner::Own(_), Form::Wrong(cause, message)) => causes.push(finding(cause, message)),
+        (Owner::Own(_), Form::Right(KeyForm::Decoded)) if message.scheme == Scheme::Body => {
+            let message =
+                "`x-webhook-signature` uses the text of the secret as its key, and the decoded secret was used.";
+            causes.push(finding(Cause::SecretDecoded, message));
+        }
+        (Owner::Own(_), Form::Right(_)) => {}
+    }
+    match &message.twist {
+        Twist::None => {}
+        Twist::Body(sent) => causes.extend(of_bodies(sent, seen)),
+        Twist::Rewritten(body, how) => {
+            let found = difference(seen, body);
+            let message =
+                format!("The HMAC covers the body as written by {how}. Compute it over the bytes as received.");
+            let cause = found.as_ref().map_or(Cause::BodyReserialized, |found| match found.cause {
+                Cause::BodyChanged => Cause::BodyReserialized,
+                cause => cause,
+            });
+            let (at, sent, seen) = (
+                found.as_ref().map(|found| found.at),
+                found.as_ref().map(|found| found.sent.clone()),
+                found.map(|found| found.seen),
+            );
+            causes.push(Finding { at, sent, seen, ..finding(cause, message) });
+        }
+        Twist::Id(id) => {
+            let message = "The signature was made for the id of another delivery.";
+            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::IdOfAnother, message) });
+        }
+        Twist::Time(seconds) => {
+            let message =
+                format!("The signature was made for the timestamp {seconds}, that of another attempt or form.");
+            causes.push(finding(Cause::TimestampOfAnother, message));
+        }
+        Twist::Delivery(id) => {
+            let message = "The signature is that of another delivery.";
+            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::SignatureOfAnother, message) });
+        }
+        Twist::BodyOf(id) => {
+            let message = "The signature was made for the body of another delivery.";
+            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::BodyOfAnother, message) });
+        }
+        Twist::Composed(cause, message) => causes.push(finding(*cause, *message)),
+    }
+    let is_crossed = matches!(target.source, Source::Header(scheme) if scheme != message.scheme);
+    if is_crossed && causes.is_empty() {
+        let message = match message.scheme {
+            Scheme::Body => {
+                "`webhook-signature` has a signature of the body alone. It covers the id and the timestamp, too."
+            }
+            Scheme::Standard => {
+                "`x-webhook-signature` has a signature of `webhook-signature`. It covers the body alone."
+            }
+        };
+        causes.push(finding(Cause::SignedContent, message));
+    }
+    let is_right = causes.is_empty();
+    Explanation { owner: key.owner, form: key.form, scheme: message.scheme, causes, is_right }
+}
+
+/// Compares the signatures with those of known mistakes, from the most to the least likely one.
+pub(super) fn search<'a>(seen: &'a Seen, known: &'a Known, values: &'a Values) -> Search<'a> {
+    let given = |source: Source, text: &Option<String>| {
+        let all = text.as_deref().map(signature::read).unwrap_or_default();
+        all.into_iter().map(move |given| Target { source, given, explained: None }).collect::<Vec<_>>()
+    };
+    let targets = [
+        given(Source::Header(Scheme::Standard), &values.signature),
+        given(Source::Header(Scheme::Body), &values.body_signature),
+        given(Source::Computed, &seen.computed.as_ref().map(|Computed(text)| text.clone())),
+    ];
+    let body = seen.body.0.as_slice();
+    let mut search =
+        Search { targets: targets.into_iter().flatten().collect(), left: MOST_BYTES, is_cut_off: false, seen: body };
+    let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
+    let owned = |secrets: &Secrets, current: Owner, previous: Owner| {
+        let previous = secrets.previous.as_ref().map(|secret| keys::right(&secret.secret, previous));
+        let mut keys = keys::right(&secrets.current, current);
+        keys.extend(previous.into_iter().flatten());
+        keys
+    };
+    let current = Owner::Own(WhichSecret::Current);
+    let own = owned(&known.own, current, Owner::Own(WhichSecret::Previous));
+    let both = |body: Cow<'a, [u8]>, twist: Twist<'a>| {
+        [Message::standard(id, time, body.clone(), twist.clone()), Message::body(body, twist)]
+    };
+    let as_seen = || both(body.into(), Twist::None);
+    let logged = match &known.logged {
+        Logged::Found(sent) => Some(sent),
+        Logged::NotSought | Logged::Absent => None,
+    };
+    let bodies = || logged.into_iter().flat_map(|sent| &sent.bodies).map(|body| &**body).filter(|sent| *sent != body);
+    let as_sent = || bodies().flat_map(|sent| both(sent.into(), Twist::Body(sent.into())));
+    search.try_all(&own, as_seen());
+    search.try_all(&own, as_sent());
+    if search.is_over() {
+        return search;
+    }
+    // If the log does not have the body, the seen one may lead to it.
+    let may_restore = logged.is_none_or(|sent| sent.bodies.is_empty());
+    let restored = restored(body).into_iter().filter(|_| may_restore);
+    search.try_all(&own, restored.flat_map(|sent| both(sent.clone().into(), Twist::Body(sent.into()))));
+    let attempts = logged.into_iter().flat_map(|sent| sent.at.iter().rev().take(ATTEMPTS)).map(|at| at.as_second());
+    let times: Vec<i64> = attempts.chain(seconds_of(time)).filter(|seconds| seconds.to_string() != time).collect();
+    let bodies_at = || std::iter::once(body).chain(bodies());
+    let at_times = times.iter().flat_map(|seconds| {
+        bodies_at().map(|body| Message::standard(id, &seconds.to_string(), body.into(), Twist::Time(*seconds)))
+    });
+    search.try_all(&own, at_times);
+    search.try_all(&own, composed(id, time, body));
+    let rewritten = rewritten(body).into_iter();
+    search
+        .try_all(&own, rewritten.flat_map(|(body, how)| both(body.clone().into(), Twist::Rewritten(body.into(), how))));
+    let mut wrong = keys::wrong(&known.own.current, current);
+    wrong.extend(keys::none(current));
+    let previous = known.own.previous.as_ref();
+    wrong.extend(previous.into_iter().flat_map(|old| keys::wrong(&old.secret, Owner::Own(WhichSecret::Previous))));
+    search.try_all(&wrong, as_seen().into_iter().chain(as_sent()));
+    if let Some((sent, secret)) = logged.and_then(|sent| Some((sent, sent.callback.as_ref()?))) {
+        search.try_all(&keys::right(secret, Owner::Callback(sent.id)), as_seen().into_iter().chain(as_sent()));
+    }
+    let others = known.others.iter().flat_map(|(id, secrets)| owned(secrets, Owner::Other(*id), Owner::Other(*id)));
+    search.try_all(&others.collect::<Vec<_>>(), as_seen().into_iter().chain(as_sent()));
+    let nearby = known.nearby.iter().flat_map(|other| {
+        let other_id = other.id.webhook_id.to_string();
+        let bodies = || other.bodies.iter().map(|body| Cow::Borrowed(&**body));
+        let with_id = [Message::standard(&other_id, time, body.into(), Twist::Id(other.id))];
+        let with_body = bodies().map(|body| Message::standard(id, time, body, Twist::BodyOf(other.id)));
+        let times = other.at.iter().rev().take(ATTEMPTS).map(|at| at.as_second().to_string());
+        let whole = times.flat_map(|time| {
+            bodies()
+                .map(|body| Message::standard(&other_id, &time, body, Twist::Delivery(other.id)))
+                .collect::<Vec<_>>()
+        });
+        with_id.into_iter().chain(with_body).chain(whole).collect::<Vec<_>>()
+    });
+    search.try_all(&own, nearby);
+    search.try_hashes(&own);
+    search
+}

@@ -1,0 +1,86 @@
+//! The values of the headers that a verification reads.
+
+use api::verification::{Cause, Finding};
+
+use super::{
+    finding::finding,
+    headers::{Part, SeenHeaders},
+};
+use crate::timestamp::Timestamp;
+
+/// The values that a verification reads from the headers, and what is wrong with the headers.
+pub(super) struct Values {
+    pub(super) id: Option<String>,
+    pub(super) time: Option<String>,
+    pub(super) signature: Option<String>,
+    pub(super) body_signature: Option<String>,
+    pub(super) causes: Vec<Finding>,
+}
+
+impl Values {
+    pub(super) fn read(headers: &SeenHeaders) -> Self {
+        let mut causes = Vec::new();
+        let mut read = |part: Part| {
+            let all = headers.of(part);
+            let first = all.first()?;
+            if !first.is_named_right {
+                let message = format!(
+                    "`{}` was seen under another name, {}. A verification that looks for `{}` does not find it.",
+                    part.name(),
+                    kind_of_name(first.name),
+                    part.name()
+                );
+                causes.push(finding(Cause::HeaderNames, message));
+            }
+            // Frameworks join the values of repeated headers with commas.
+            let is_joined = first.value.contains(", ");
+            if all.len() > 1 || is_joined && matches!(part, Part::Id | Part::Timestamp | Part::BodySignature) {
+                let message = format!("`{}` was seen more than once. Each delivery has it once.", part.name());
+                causes.push(finding(Cause::HeaderRepeated, message));
+            }
+            Some(first.value.split(", ").next().filter(|_| part != Part::Signature).unwrap_or(first.value).to_owned())
+        };
+        let [id, time, signature, body_signature] = Part::ALL.map(&mut read);
+        Self { id, time, signature, body_signature, causes }
+    }
+
+    /// The names of the headers of `webhook-signature` that were not seen.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
+        let values = [(&self.id, Part::Id), (&self.time, Part::Timestamp), (&self.signature, Part::Signature)];
+        let is_missing = |value: &Option<String>| value.as_deref().is_none_or(str::is_empty);
+        values.into_iter().filter_map(|(value, part)| is_missing(value).then_some(part.name())).collect()
+    }
+
+    /// The header's Unix seconds, if it has the form of a delivery.
+    pub(super) fn seconds(&self) -> Option<i64> {
+        let text = self.time.as_deref()?;
+        let is_right = (1..=12).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_right { text.parse().ok() } else { None }
+    }
+}
+
+fn kind_of_name(name: &str) -> &'static str {
+    let name = name.to_ascii_lowercase();
+    match () {
+        () if name.starts_with("http_") => "as in the environment of CGI, WSGI, Rack or PHP",
+        () if name.starts_with("svix-") => "that of Svix",
+        () if name.contains('_') => "with underscores",
+        () => "with another prefix",
+    }
+}
+
+/// The Unix seconds that a timestamp in another form may stand for.
+pub(super) fn seconds_of(text: &str) -> Option<i64> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time.as_second());
+    }
+    let whole = text.split('.').next().unwrap_or_default();
+    let number: i64 = whole.parse().ok()?;
+    let digits = whole.trim_start_matches('-').len();
+    match digits {
+        13 => Some(number / 1000),
+        16 => Some(number / 1_000_000),
+        19 => Some(number / 1_000_000_000),
+        _ => Some(number),
+    }
+}
