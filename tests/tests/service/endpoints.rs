@@ -10,4 +10,5 @@ mod rotation;
 mod same_url;
 mod test_event;
 mod update;
+mod verify;
 mod workflows;
