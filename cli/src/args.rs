@@ -14,6 +14,7 @@ pub(crate) use self::{
     keys::Keys,
     team::{Audit, Settings, Team},
     values::{Ceiling, since},
+    verify::Verify,
 };
 use crate::address::service;
 
@@ -23,6 +24,7 @@ mod events;
 mod keys;
 mod team;
 mod values;
+mod verify;
 
 /// The heading for options that all commands share, in the help.
 const GLOBAL: &str = "Global options";
@@ -99,6 +101,16 @@ Examples:
   fanfare trigger job.completed --to 3000/hook
   echo $SECRET | fanfare trigger job.failed --to 3000/hook --secret")]
     Trigger(Trigger),
+    /// Find out why a request that a receiver got does not verify
+    #[command(after_help = "\
+The service compares the request with what it sent, and stores nothing of it. Exit code 0 means verified, 1 not verified.
+
+Examples:
+  fanfare verify < request.txt
+  fanfare verify --headers headers.json --body body.bin
+  fanfare verify --headers headers.json --body body.bin --computed \"$SIGNATURE\" --received-at 2026-01-31T12:00:00Z
+  fanfare --json verify request.txt --endpoint ID | jq .causes")]
+    Verify(Box<Verify>),
     /// Forward events to a local program
     #[command(after_help = "\
 Events that arrive while `fanfare listen` is stopped are kept for three days. The endpoint and its signing secret stay the same from one run to the next.

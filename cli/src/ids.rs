@@ -119,6 +119,22 @@ pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failu
     only(typed, "endpoint", found).map_err(with_list)
 }
 
+/// Finds the given endpoint or, if none is given, the only one.
+pub(crate) async fn endpoint_or_only(api: &Api, typed: Option<&str>) -> Result<EndpointId, Failure> {
+    if let Some(typed) = typed {
+        return endpoint(api, typed).await;
+    }
+    let mut endpoints = api.call(&ListEndpoints::new()).await?.webhook_endpoints;
+    match (endpoints.pop(), endpoints.is_empty()) {
+        (Some(only), true) => Ok(only.webhook_endpoint_id),
+        (None, _) => Err(Failure::not_found("The organization has no endpoint.")
+            .hint("Create one with `fanfare endpoints create URL`.")),
+        (Some(_), false) => {
+            Err(Failure::ambiguous("The organization has several endpoints.").hint("Choose one with --endpoint."))
+        }
+    }
+}
+
 /// Finds an endpoint, with its settings.
 pub(crate) async fn whole_endpoint(api: &Api, typed: &str) -> Result<Endpoint, Failure> {
     let endpoints = api.call(&ListEndpoints::new()).await?.webhook_endpoints;

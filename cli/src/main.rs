@@ -32,6 +32,7 @@ mod targets;
 mod team;
 mod terminal;
 mod trigger;
+mod verify;
 mod wait;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
@@ -133,6 +134,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
         Command::Send(send) => send::run(&api, &network, send, json).await,
         Command::Trigger(trigger) => trigger::run(&api, &network, &config, trigger, json).await,
+        Command::Verify(verify) => verify::run(&api, *verify, json).await,
         Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
         Command::Replay(replay) => replay::run(&api, &network, replay, json).await,
         Command::Wait(wait) => wait::run(&api, wait, json).await,

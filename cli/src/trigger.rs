@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use api::{EndpointId, Secret, webhooks::List};
+use api::Secret;
 use serde_json::json;
 use url::Url;
 
@@ -36,23 +36,15 @@ pub(crate) async fn run(
         };
         return post(network, &trigger, to, &secret, is_json).await;
     }
-    let endpoint = endpoint(api, trigger.endpoint.as_deref()).await?;
+    let endpoint = ids::endpoint_or_only(api, trigger.endpoint.as_deref()).await.map_err(|failure| {
+        match trigger.endpoint.is_none() && failure.is_not_found() {
+            true => {
+                failure.hint("Create one with `fanfare endpoints create URL`, or post to a local program with --to.")
+            }
+            false => failure,
+        }
+    })?;
     endpoints::test(api, endpoint, Some(trigger.event), is_json).await
-}
-
-/// Finds the given endpoint or, if none is given, the only one.
-async fn endpoint(api: &Api, typed: Option<&str>) -> Result<EndpointId, Failure> {
-    if let Some(typed) = typed {
-        return ids::endpoint(api, typed).await;
-    }
-    let mut endpoints = api.call(&List::new()).await?.webhook_endpoints;
-    match (endpoints.pop(), endpoints.is_empty()) {
-        (Some(only), true) => Ok(only.webhook_endpoint_id),
-        (None, _) => Err(Failure::not_found("The organization has no endpoint.")
-            .hint("Create one with `fanfare endpoints create URL`, or post to a local program with --to.")),
-        (Some(_), false) => Err(Failure::ambiguous("The organization has several endpoints.")
-            .hint("Choose one with --endpoint, or post to a local program with --to.")),
-    }
 }
 
 /// Posts the sample to a local program.

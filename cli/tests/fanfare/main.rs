@@ -20,6 +20,7 @@ mod page;
 mod replaying;
 #[cfg(unix)]
 mod terminal;
+mod verify;
 mod waiting;
 
 use std::{
