@@ -53,7 +53,9 @@ fn attempted(last: &Attempt) -> String {
     }
     let meaning = cell(&error_meaning(&last.outcome, last.detail.as_deref()));
     let signature = match last.status_code {
-        Some(400 | 401 | 403) => " Receivers often respond so because they reject the signature.",
+        Some(400 | 401 | 403) => {
+            " Receivers often respond so because they reject the signature; verifying the request as they saw it shows why."
+        }
         _ => "",
     };
     let response = last.response.as_deref().map(str::trim).filter(|response| !response.is_empty());
@@ -156,7 +158,8 @@ mod tests {
         for part in [
             format!("job.failed of job-1 to https://example.com/hook (endpoint {ENDPOINT}): failed after 1 attempt."),
             "failed after 12 ms: HTTP 401. The receiver rejected the request.".to_owned(),
-            "reject the signature. Its response begins: no\u{FFFD} match".to_owned(),
+            "reject the signature; verifying the request".to_owned(),
+            "Its response begins: no\u{FFFD} match".to_owned(),
             "Once the receiver works, resend this delivery".to_owned(),
             "The endpoint is failing: no attempt has succeeded since 2026-01-31 12:00:00 UTC".to_owned(),
         ] {

@@ -4,8 +4,10 @@ use api::{
     Cursor,
     audit::{Action, List as ListChanges},
     deliveries::{Count, Get, List as ListDeliveries, Status},
+    verification::Verify,
     webhooks::{Endpoint, EventName, List as ListEndpoints},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::{handler::server::wrapper::Parameters, tool, tool_router};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,6 +97,22 @@ struct Changes {
     limit: Option<usize>,
 }
 
+/// A request as a receiver saw it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// The endpoint that the request was sent to: its id, or its unique beginning. By default, the only endpoint.
+    endpoint: Option<String>,
+    /// The headers as the receiver saw them: lines of `name: value`, or the JSON that a program prints.
+    headers: String,
+    /// The body as the receiver saw it, byte for byte. Do not format it.
+    body: String,
+    /// The signature that the receiver's own code computed. With it, mistakes in that code are found, too.
+    computed: Option<String>,
+    /// The time that the receiver's clock showed: an age such as 10m, or a time in RFC 3339.
+    received_at: Option<Since>,
+}
+
 #[tool_router(router = reads, vis = "pub(super)")]
 impl Server {
     /// Shows the organization, the user and the service that the other tools use.
@@ -162,6 +180,17 @@ impl Server {
             None => None,
         };
         Ok(Answer::text(&explained(&found, endpoint.as_ref())))
+    }
+
+    /// Finds out why a signature does not match: compares a request as the receiver saw it with the one that was sent.
+    /// Names the cause, such as a body that was parsed and written again, and the first byte that differs.
+    #[tool(annotations(title = "Verify a request", read_only_hint = true))]
+    async fn verify_request(&self, Parameters(request): Parameters<Request>) -> Result<Answer, Failure> {
+        let Request { endpoint, headers, body, computed, received_at } = request;
+        let id = ids::endpoint_or_only(&self.api, endpoint.as_deref()).await?;
+        let received_at = received_at.map(|Since(time)| time);
+        let call = Verify { computed, received_at, ..Verify::new(id, headers, STANDARD.encode(body)) };
+        Answer::json(&self.api.call(&call).await?)
     }
 
     /// Counts deliveries by status, and failures by reason, and shows the latest error and the progress of recoveries.

@@ -115,6 +115,14 @@ async fn a_model_finds_explains_and_resends_a_failed_delivery() {
     for part in ["job.completed of job-1", "HTTP 401", "they reject the signature", "resend this delivery"] {
         assert!(explained.contains(part), "{part}: {explained}");
     }
+    let received = &receiver.received().await[0];
+    let signature = format!("x-webhook-signature: {}", received.header("x-webhook-signature"));
+    let body = String::from_utf8_lossy(&received.body).replace(':', ": ");
+    let verified = session.used("verify_request", json!({"headers": signature, "body": body})).await;
+    assert_eq!(
+        (&verified["verified"], verified["causes"][0]["cause"].as_str()),
+        (&json!(false), Some("body_reserialized"))
+    );
     session.used("resend_delivery", json!({"delivery": delivery})).await;
     world.handle_all().await;
     let found = session.used("get_delivery", json!({"delivery": delivery})).await;
