@@ -41,6 +41,8 @@ names! {
         HeaderNames = "header_names",
         /// A header was seen more than once.
         HeaderRepeated = "header_repeated",
+        /// The value of a header was changed, for example by white space around it.
+        HeaderValue = "header_value",
         /// The timestamp is not in Unix seconds.
         TimestampMalformed = "timestamp_malformed",
         /// A prefix of the signature, such as `v1,`, was kept, missing or a different one.

@@ -31,7 +31,7 @@ const FIELDS: [(&str, &str); 5] = [
     ("computed", "The signature that the receiver's code computed."),
     ("received_at", "The time that the receiver's clock showed, in UTC."),
 ];
-/// The maximum size of a body that is shown again. A Lambda response is limited to 6 MB, and HTML escapes quotes.
+/// The maximum size of a value that is shown again. A Lambda response is limited to 6 MB, and HTML escapes quotes.
 const SHOWN_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -109,26 +109,27 @@ async fn page(app: &App, call: &Call<User>, form: &Typed, result: Option<Result<
 }
 
 fn fields(form: &Typed, error: Option<&Error>) -> Markup {
-    let body = form.get("body");
-    let is_shown = body.len() <= SHOWN_BYTES;
+    let value = |name| Some(form.get(name)).filter(|value| value.len() <= SHOWN_BYTES);
+    let is_shown = FIELDS.iter().all(|(name, _)| value(name).is_some());
+    let value = |name| value(name).unwrap_or_default();
     let fields = [
-        Field::area("seen_headers", "Headers", form.get("seen_headers"))
+        Field::area("seen_headers", "Headers", value("seen_headers"))
             .hint("One per line, such as “webhook-id: msg_…”, or the JSON that your program prints"),
-        Field::area("body", "Body", if is_shown { body } else { "" })
+        Field::area("body", "Body", value("body"))
             .hint(
                 "The text before your program parses it. Forms change line ends: for a body with carriage returns, and \
                  for bytes that are not UTF-8, use “fanfare verify”",
             )
             .optional(),
-        Field::text("computed", "Signature that your code computed", "off", form.get("computed"))
+        Field::text("computed", "Signature that your code computed", "off", value("computed"))
             .hint("With it, mistakes in your code are found, too")
             .optional(),
-        Field::moment("received_at", "Time of your receiver (UTC)", form.get("received_at"))
+        Field::moment("received_at", "Time of your receiver (UTC)", value("received_at"))
             .hint("With it, the clocks are compared")
             .optional(),
     ];
     html! {
-        @if !is_shown { p .soft { "The body is too large to be shown here again." } }
+        @if !is_shown { p .soft { "A value is too large to be shown here again." } }
         (Form { button: "Verify", fields: &fields, error, ..Form::default() })
     }
 }

@@ -53,8 +53,8 @@ impl Input {
         let request = fields
             .about(
                 "Adds the headers of the request to the receiver, to post it to a program of yours: signed `now`, or \
-                 with the time of the `latest_attempt`, which receivers reject as too old. The call changes nothing in \
-                 the log. By default, there is no `request` in the response.",
+                 with the time of the `latest_attempt`, which receivers that check it accept for five minutes. The call \
+                 changes nothing in the log. By default, there is no `request` in the response.",
             )
             .optional_text(Get::NAMES.request, parse_name);
         Ok(Self { id: id?, request: request? })

@@ -8,7 +8,7 @@ use super::{
     finding::{finding, of_bodies, unexplained},
     keys::{Form, Owner},
     known::{Known, Logged, Sent},
-    search::{Search, Source, Target, search},
+    search::{Search, Source, Target},
     seen::{Computed, Seen},
     signature::{self, Encoding, Given},
     values::{Values, seconds_of},
@@ -19,23 +19,27 @@ use crate::timestamp::Timestamp;
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Diagnoses a request. `now` is this service's time.
-pub(super) fn diagnose(seen: &Seen, known: &Known, now: Timestamp) -> Verification {
-    let values = Values::read(&seen.headers);
-    let search = search(seen, known, &values);
+pub(super) fn diagnose(
+    seen: &Seen,
+    known: &Known,
+    values: &Values,
+    search: &Search<'_>,
+    now: Timestamp,
+) -> Verification {
     let mut causes = values.causes.clone();
     let (mut remarks, mut valid) = (Vec::new(), Vec::new());
-    missing(&values, &mut causes, &mut remarks);
+    missing(values, &mut causes, &mut remarks);
     for scheme in [Scheme::Standard, Scheme::Body] {
-        of_header(scheme, known, seen, &values, &search, &mut valid, &mut causes);
+        of_header(scheme, known, seen, values, search, &mut valid, &mut causes);
     }
-    of_time(seen, &values, &valid, now, &mut causes, &mut remarks);
-    of_log(known, &values, &mut remarks);
+    of_time(seen, values, &valid, now, &mut causes, &mut remarks);
+    of_log(known, values, &mut remarks);
     if !valid.is_empty() && valid.iter().all(|valid| valid.secret == WhichSecret::Previous) {
         let message = "Only the secret from before the latest rotation matches. Change the receiver's secret.";
         remarks.push(finding(Cause::PreviousSecretUsed, message));
     }
     if let Some(Computed(computed)) = &seen.computed {
-        of_computed(computed, &values, &search, known, &mut causes);
+        of_computed(computed, values, search, known, &mut causes);
     }
     if search.is_cut_off {
         let message = "The body is large, so not every explanation was tried. A smaller delivery shows more.";
@@ -139,7 +143,7 @@ fn of_header(
 /// The cause if the previous secret was used after its overlap.
 fn overdue(secret: WhichSecret, known: &Known, values: &Values) -> Option<Finding> {
     let previous = known.own.previous.as_ref().filter(|_| secret == WhichSecret::Previous)?;
-    let is_over = values.seconds().is_none_or(|seconds| seconds >= previous.expires_at.as_second());
+    let is_over = values.at >= previous.expires_at.as_second();
     let message = format!(
         "The secret from before the rotation was used. Nothing is signed with it since {}.",
         previous.expires_at.readable()
@@ -347,10 +351,17 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
     if let Some(cause) = overdue {
         return causes.push(cause);
     }
+    let given = &target.given;
+    let mut of_header = search.of(Source::Header(found.scheme)).peekable();
+    let is_of_header = of_header.peek().is_none() || of_header.any(|other| other.given.tag == given.tag);
+    if found.owner == Owner::Own(WhichSecret::Previous) && !is_of_header {
+        let message = "The computed signature was made with the secret from before the rotation, and the header's with the \
+                       current one. Change the receiver's secret.";
+        return causes.push(finding(Cause::PreviousSecret, message));
+    }
     if !found.is_right {
         return;
     }
-    let given = &target.given;
     let standard = values.signature.as_deref().unwrap_or_default();
     let own =
         format!("`{}`", if found.scheme == Scheme::Standard { "webhook-signature" } else { "x-webhook-signature" });

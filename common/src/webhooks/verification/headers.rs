@@ -79,7 +79,7 @@ impl SeenHeaders {
         let all = self.0.iter().filter_map(|(name, value)| {
             let lower = name.to_ascii_lowercase();
             let is_named_right = lower == part.name();
-            let header = SeenHeader { name, value: value.trim(), is_named_right };
+            let header = SeenHeader { name, value, is_named_right };
             (is_named_right || part.is_meant_by(&lower)).then_some(header)
         });
         let mut all: Vec<_> = all.collect();

@@ -152,6 +152,10 @@ pub(super) fn composed<'a>(id: &str, time: &str, body: &'a [u8]) -> Vec<Message<
     }
     let message = "The HMAC covers a timestamp in milliseconds. Use the header's text, which is in seconds.";
     add([&format!("{id}.{milliseconds}."), ""], Cause::SignedContent, message);
+    if id != id.to_lowercase() {
+        let message = "`webhook-id` was converted to upper case. Use the header's text.";
+        add([&format!("{}.{time}.", id.to_lowercase()), ""], Cause::HeaderValue, message);
+    }
     for nothing in ["undefined", "null", "None", "", "nil", "<nil>", "[]"] {
         add([&format!("{nothing}.{nothing}."), ""], Cause::HeaderNames, NAMES);
         add([&format!("{id}.{nothing}."), ""], Cause::HeaderNames, NAMES);

@@ -7,9 +7,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     diagnosis::{diagnose, is_unexplained},
-    headers::Part,
     known::{Known, Logged, Secrets, Sent},
+    search::search,
     seen::Seen,
+    values::Values,
 };
 use crate::{
     error::{Error, Result},
@@ -49,7 +50,8 @@ impl Verifying<'_> {
     pub async fn verify(self, id: EndpointId, seen: &Seen) -> Result<Verification> {
         let endpoints = self.endpoints.all(self.tenant).await?;
         let own = endpoints.iter().find(|endpoint| endpoint.id == id).ok_or(Error::NotFound("Endpoint not found"))?;
-        let webhook_id = seen.headers.of(Part::Id).first().and_then(|header| WebhookId::parse(header.value).ok());
+        let values = Values::read(&seen.headers, seen.received_at.unwrap_or(self.now));
+        let webhook_id = values.id.as_deref().and_then(|id| WebhookId::parse(id).ok());
         let logged = match webhook_id {
             Some(webhook_id) => self.logged(webhook_id, own, &endpoints).await?,
             None => Logged::NotSought,
@@ -57,12 +59,17 @@ impl Verifying<'_> {
         let others = endpoints.iter().filter(|other| other.id != id);
         let others = others.map(|other| (other.id, secrets(other))).collect();
         let mut known = Known { own: secrets(own), others, logged, nearby: Vec::new() };
-        let found = diagnose(seen, &known, self.now);
+        let mut search = search(seen, &known, &values);
+        let found = diagnose(seen, &known, &values, &search, self.now);
         if !is_unexplained(&found) {
             return Ok(found);
         }
-        known.nearby = self.nearby(own, webhook_id, seen).await?;
-        Ok(if known.nearby.is_empty() { found } else { diagnose(seen, &known, self.now) })
+        known.nearby = self.nearby(own, webhook_id, values.at).await?;
+        if known.nearby.is_empty() {
+            return Ok(found);
+        }
+        search.try_others(&known, &values);
+        Ok(diagnose(seen, &known, &values, &search, self.now))
     }
 
     /// Finds the delivery with this `webhook-id`: to the endpoint or, if there is none, to another destination.
@@ -80,9 +87,8 @@ impl Verifying<'_> {
     }
 
     /// Reads the latest deliveries to the endpoint before the time of the request.
-    async fn nearby(self, own: &Endpoint, webhook_id: Option<WebhookId>, seen: &Seen) -> Result<Vec<Sent>> {
-        let time = seen.headers.of(Part::Timestamp).first().and_then(|header| header.value.parse().ok());
-        let time = time.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(self.now);
+    async fn nearby(self, own: &Endpoint, webhook_id: Option<WebhookId>, at: i64) -> Result<Vec<Sent>> {
+        let time = Timestamp::from_second(at).unwrap_or(self.now);
         let filter = Filter { until: Some(time.after(AFTER)), ..Filter::default() };
         let page = self.log.search(self.tenant, &shards(own), &filter, None, NEARBY, self.now).await?;
         let ids = page.deliveries.into_iter().map(|delivery| delivery.id);

@@ -1,10 +1,11 @@
 //! Compares the signatures of a request with those of known mistakes, from the most to the least likely one.
 //!
 //! A comparison is of whole signatures, and its result contains neither a signature nor a key, so a caller cannot learn
-//! either of them byte by byte. The number of bytes that are hashed is bounded, whatever the size of the body and the
-//! number of endpoints.
+//! either of them byte by byte. The number of signatures is bounded by that of a delivery, so a call tests few guesses. The
+//! number of bytes that are hashed is bounded, too, whatever the size of the body and the number of endpoints, and large
+//! bodies are not written in other forms.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::OnceCell};
 
 use api::verification::{Cause, Finding, KeyForm, Scheme, WhichSecret};
 use sha2::{Digest, Sha256};
@@ -25,6 +26,10 @@ use crate::webhooks::destination::hmac;
 const MOST_BYTES: usize = 64 << 20;
 /// The number of bytes that an HMAC hashes in addition to its message.
 const PER_HMAC: usize = 256;
+/// The size of the largest body that is written in other forms.
+const LARGE: usize = 256 * 1024;
+/// The maximum number of signatures in `webhook-signature`: of two secrets, each in two forms.
+const ENTRIES: usize = 4;
 /// The number of attempts whose times are tried.
 const ATTEMPTS: usize = 10;
 
@@ -73,6 +78,7 @@ impl Search<'_> {
                 break;
             }
             let parts: Vec<&[u8]> = message.parts.iter().map(|part| &**part).collect();
+            let twisted = OnceCell::new();
             for key in keys {
                 let cost = message.len() + PER_HMAC;
                 let Some(left) = self.left.checked_sub(cost) else {
@@ -83,7 +89,8 @@ impl Search<'_> {
                 let tag = hmac(&key.bytes, &parts);
                 for target in self.targets.iter_mut().filter(|target| target.explained.is_none()) {
                     if signature::is_same(&tag, &target.given.tag) {
-                        target.explained = Some(explanation(key, &message, target, self.seen));
+                        let twisted = twisted.get_or_init(|| of_twist(&message, self.seen));
+                        target.explained = Some(explanation(key, &message, target, twisted.clone()));
                     }
                 }
             }
@@ -130,8 +137,42 @@ impl Search<'_> {
     }
 }
 
-/// Explains a signature that equals that of `key` and `message`.
-fn explanation(key: &Key, message: &Message<'_>, target: &Target, seen: &[u8]) -> Explanation {
+/// The mistake in a message, if there is one. Comparing two bodies is slow, so it is done once for all keys and signatures.
+fn of_twist(message: &Message<'_>, seen: &[u8]) -> Option<Finding> {
+    Some(match &message.twist {
+        Twist::None => return None,
+        Twist::Body(sent) => return of_bodies(sent, seen),
+        Twist::Rewritten(body, how) => {
+            let message =
+                format!("The HMAC covers the body as written by {how}. Compute it over the bytes as received.");
+            let Some(found) = difference(seen, body) else { return Some(finding(Cause::BodyReserialized, message)) };
+            let cause = if found.cause == Cause::BodyChanged { Cause::BodyReserialized } else { found.cause };
+            let (at, sent, seen) = (Some(found.at), Some(found.sent), Some(found.seen));
+            Finding { at, sent, seen, ..finding(cause, message) }
+        }
+        Twist::Id(id) => {
+            let message = "The signature was made for the id of another delivery.";
+            Finding { delivery_id: Some((*id).into()), ..finding(Cause::IdOfAnother, message) }
+        }
+        Twist::Time(seconds) => {
+            let message =
+                format!("The signature was made for the timestamp {seconds}, that of another attempt or form.");
+            finding(Cause::TimestampOfAnother, message)
+        }
+        Twist::Delivery(id) => {
+            let message = "The signature is that of another delivery.";
+            Finding { delivery_id: Some((*id).into()), ..finding(Cause::SignatureOfAnother, message) }
+        }
+        Twist::BodyOf(id) => {
+            let message = "The signature was made for the body of another delivery.";
+            Finding { delivery_id: Some((*id).into()), ..finding(Cause::BodyOfAnother, message) }
+        }
+        Twist::Composed(cause, message) => finding(*cause, *message),
+    })
+}
+
+/// Explains a signature that equals that of `key` and `message`. `twisted` is the mistake in the message.
+fn explanation(key: &Key, message: &Message<'_>, target: &Target, twisted: Option<Finding>) -> Explanation {
     let mut causes: Vec<Finding> = Vec::new();
     match (key.owner, key.form) {
         (Owner::Other(id), _) => {
@@ -150,43 +191,7 @@ fn explanation(key: &Key, message: &Message<'_>, target: &Target, seen: &[u8]) -
         }
         (Owner::Own(_), Form::Right(_)) => {}
     }
-    match &message.twist {
-        Twist::None => {}
-        Twist::Body(sent) => causes.extend(of_bodies(sent, seen)),
-        Twist::Rewritten(body, how) => {
-            let found = difference(seen, body);
-            let message =
-                format!("The HMAC covers the body as written by {how}. Compute it over the bytes as received.");
-            let cause = found.as_ref().map_or(Cause::BodyReserialized, |found| match found.cause {
-                Cause::BodyChanged => Cause::BodyReserialized,
-                cause => cause,
-            });
-            let (at, sent, seen) = (
-                found.as_ref().map(|found| found.at),
-                found.as_ref().map(|found| found.sent.clone()),
-                found.map(|found| found.seen),
-            );
-            causes.push(Finding { at, sent, seen, ..finding(cause, message) });
-        }
-        Twist::Id(id) => {
-            let message = "The signature was made for the id of another delivery.";
-            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::IdOfAnother, message) });
-        }
-        Twist::Time(seconds) => {
-            let message =
-                format!("The signature was made for the timestamp {seconds}, that of another attempt or form.");
-            causes.push(finding(Cause::TimestampOfAnother, message));
-        }
-        Twist::Delivery(id) => {
-            let message = "The signature is that of another delivery.";
-            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::SignatureOfAnother, message) });
-        }
-        Twist::BodyOf(id) => {
-            let message = "The signature was made for the body of another delivery.";
-            causes.push(Finding { delivery_id: Some((*id).into()), ..finding(Cause::BodyOfAnother, message) });
-        }
-        Twist::Composed(cause, message) => causes.push(finding(*cause, *message)),
-    }
+    causes.extend(twisted);
     let is_crossed = matches!(target.source, Source::Header(scheme) if scheme != message.scheme);
     if is_crossed && causes.is_empty() {
         let message = match message.scheme {
@@ -204,47 +209,37 @@ fn explanation(key: &Key, message: &Message<'_>, target: &Target, seen: &[u8]) -
 }
 
 /// Compares the signatures with those of known mistakes, from the most to the least likely one.
-pub(super) fn search<'a>(seen: &'a Seen, known: &'a Known, values: &'a Values) -> Search<'a> {
-    let given = |source: Source, text: &Option<String>| {
-        let all = text.as_deref().map(signature::read).unwrap_or_default();
+pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Search<'s> {
+    let given = |source: Source, text: Option<&str>, most: usize| {
+        let all = text.map(|text| signature::read(text, most)).unwrap_or_default();
         all.into_iter().map(move |given| Target { source, given, explained: None }).collect::<Vec<_>>()
     };
     let targets = [
-        given(Source::Header(Scheme::Standard), &values.signature),
-        given(Source::Header(Scheme::Body), &values.body_signature),
-        given(Source::Computed, &seen.computed.as_ref().map(|Computed(text)| text.clone())),
+        given(Source::Header(Scheme::Standard), values.signature.as_deref(), ENTRIES),
+        given(Source::Header(Scheme::Body), values.body_signature.as_deref(), 1),
+        given(Source::Computed, seen.computed.as_ref().map(|Computed(text)| text.as_str()), 1),
     ];
     let body = seen.body.0.as_slice();
     let mut search =
         Search { targets: targets.into_iter().flatten().collect(), left: MOST_BYTES, is_cut_off: false, seen: body };
     let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
-    let owned = |secrets: &Secrets, current: Owner, previous: Owner| {
-        let previous = secrets.previous.as_ref().map(|secret| keys::right(&secret.secret, previous));
-        let mut keys = keys::right(&secrets.current, current);
-        keys.extend(previous.into_iter().flatten());
-        keys
-    };
-    let current = Owner::Own(WhichSecret::Current);
-    let own = owned(&known.own, current, Owner::Own(WhichSecret::Previous));
-    let both = |body: Cow<'a, [u8]>, twist: Twist<'a>| {
-        [Message::standard(id, time, body.clone(), twist.clone()), Message::body(body, twist)]
-    };
-    let as_seen = || both(body.into(), Twist::None);
+    let (current, own) = (Owner::Own(WhichSecret::Current), own_keys(known));
+    let as_seen = || both(id, time, body.into(), Twist::None);
     let logged = match &known.logged {
         Logged::Found(sent) => Some(sent),
         Logged::NotSought | Logged::Absent => None,
     };
     let bodies = || logged.into_iter().flat_map(|sent| &sent.bodies).map(|body| &**body).filter(|sent| *sent != body);
-    let as_sent = || bodies().flat_map(|sent| both(sent.into(), Twist::Body(sent.into())));
+    let as_sent = || bodies().flat_map(|sent| both(id, time, sent.into(), Twist::Body(sent.into())));
     search.try_all(&own, as_seen());
     search.try_all(&own, as_sent());
     if search.is_over() {
         return search;
     }
     // If the log does not have the body, the seen one may lead to it.
-    let may_restore = logged.is_none_or(|sent| sent.bodies.is_empty());
-    let restored = restored(body).into_iter().filter(|_| may_restore);
-    search.try_all(&own, restored.flat_map(|sent| both(sent.clone().into(), Twist::Body(sent.into()))));
+    let may_restore = logged.is_none_or(|sent| sent.bodies.is_empty()) && body.len() <= LARGE;
+    let restored = if may_restore { restored(body) } else { Vec::new() };
+    search.try_all(&own, restored.iter().flat_map(|sent| both(id, time, sent.into(), Twist::Body(sent.into()))));
     let attempts = logged.into_iter().flat_map(|sent| sent.at.iter().rev().take(ATTEMPTS)).map(|at| at.as_second());
     let times: Vec<i64> = attempts.chain(seconds_of(time)).filter(|seconds| seconds.to_string() != time).collect();
     let bodies_at = || std::iter::once(body).chain(bodies());
@@ -253,9 +248,13 @@ pub(super) fn search<'a>(seen: &'a Seen, known: &'a Known, values: &'a Values) -
     });
     search.try_all(&own, at_times);
     search.try_all(&own, composed(id, time, body));
-    let rewritten = rewritten(body).into_iter();
-    search
-        .try_all(&own, rewritten.flat_map(|(body, how)| both(body.clone().into(), Twist::Rewritten(body.into(), how))));
+    if body.len() <= LARGE && !search.is_over() {
+        let rewritten = rewritten(body);
+        let rewritten =
+            rewritten.iter().flat_map(|(body, how)| both(id, time, body.into(), Twist::Rewritten(body.into(), *how)));
+        search.try_all(&own, rewritten);
+    }
+    search.is_cut_off |= body.len() > LARGE && !search.is_over();
     let mut wrong = keys::wrong(&known.own.current, current);
     wrong.extend(keys::none(current));
     let previous = known.own.previous.as_ref();
@@ -264,22 +263,45 @@ pub(super) fn search<'a>(seen: &'a Seen, known: &'a Known, values: &'a Values) -
     if let Some((sent, secret)) = logged.and_then(|sent| Some((sent, sent.callback.as_ref()?))) {
         search.try_all(&keys::right(secret, Owner::Callback(sent.id)), as_seen().into_iter().chain(as_sent()));
     }
-    let others = known.others.iter().flat_map(|(id, secrets)| owned(secrets, Owner::Other(*id), Owner::Other(*id)));
+    let others = known.others.iter().flat_map(|(id, secrets)| keys_of(secrets, Owner::Other(*id), Owner::Other(*id)));
     search.try_all(&others.collect::<Vec<_>>(), as_seen().into_iter().chain(as_sent()));
-    let nearby = known.nearby.iter().flat_map(|other| {
-        let other_id = other.id.webhook_id.to_string();
-        let bodies = || other.bodies.iter().map(|body| Cow::Borrowed(&**body));
-        let with_id = [Message::standard(&other_id, time, body.into(), Twist::Id(other.id))];
-        let with_body = bodies().map(|body| Message::standard(id, time, body, Twist::BodyOf(other.id)));
-        let times = other.at.iter().rev().take(ATTEMPTS).map(|at| at.as_second().to_string());
-        let whole = times.flat_map(|time| {
-            bodies()
-                .map(|body| Message::standard(&other_id, &time, body, Twist::Delivery(other.id)))
-                .collect::<Vec<_>>()
-        });
-        with_id.into_iter().chain(with_body).chain(whole).collect::<Vec<_>>()
-    });
-    search.try_all(&own, nearby);
     search.try_hashes(&own);
     search
+}
+
+impl Search<'_> {
+    /// Compares the signatures that are not explained yet with those of other deliveries.
+    pub(super) fn try_others(&mut self, known: &Known, values: &Values) {
+        let body = self.seen;
+        let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
+        let messages = known.nearby.iter().flat_map(|other| {
+            let other_id = other.id.webhook_id.to_string();
+            let bodies = || other.bodies.iter().map(|body| Cow::Borrowed(&**body));
+            let with_id = [Message::standard(&other_id, time, body.into(), Twist::Id(other.id))];
+            let with_body = bodies().map(|body| Message::standard(id, time, body, Twist::BodyOf(other.id)));
+            let times = other.at.iter().rev().take(ATTEMPTS).map(|at| at.as_second().to_string());
+            let whole = times.flat_map(|time| {
+                bodies()
+                    .map(|body| Message::standard(&other_id, &time, body, Twist::Delivery(other.id)))
+                    .collect::<Vec<_>>()
+            });
+            with_id.into_iter().chain(with_body).chain(whole).collect::<Vec<_>>()
+        });
+        self.try_all(&own_keys(known), messages);
+    }
+}
+
+/// A message of each scheme.
+fn both<'m>(id: &str, time: &str, body: Cow<'m, [u8]>, twist: Twist<'m>) -> [Message<'m>; 2] {
+    [Message::standard(id, time, body.clone(), twist.clone()), Message::body(body, twist)]
+}
+
+/// The keys of the endpoint's secrets.
+fn own_keys(known: &Known) -> Vec<Key> {
+    keys_of(&known.own, Owner::Own(WhichSecret::Current), Owner::Own(WhichSecret::Previous))
+}
+
+fn keys_of(secrets: &Secrets, current: Owner, previous: Owner) -> Vec<Key> {
+    let old = secrets.previous.as_ref().map(|secret| keys::right(&secret.secret, previous));
+    keys::right(&secrets.current, current).into_iter().chain(old.into_iter().flatten()).collect()
 }

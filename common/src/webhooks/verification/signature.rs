@@ -5,9 +5,6 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
 };
 
-/// The maximum number of signatures that are read from a value.
-const MOST: usize = 20;
-
 /// A signature in a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Given {
@@ -55,8 +52,8 @@ pub(super) fn with_plus_signs(value: &str) -> String {
     value.replace(", ", ",").replace(' ', "+").replace("+v1,", " v1,")
 }
 
-/// The signatures in a value.
-pub(super) fn read(value: &str) -> Vec<Given> {
+/// The first signatures in a value, up to `most`, without repetitions.
+pub(super) fn read(value: &str, most: usize) -> Vec<Given> {
     let mut found = Vec::new();
     let mut before = "";
     for value in [value, &with_plus_signs(value)] {
@@ -66,7 +63,10 @@ pub(super) fn read(value: &str) -> Vec<Given> {
                 _ if before.starts_with('v') && before.len() <= 3 => (format!("{before},"), token),
                 _ => (String::new(), token),
             };
-            if let Some((tag, encoding)) = decode(text) {
+            if let Some((tag, encoding)) = decode(text)
+                && found.len() < most
+                && found.iter().all(|given: &Given| given.tag != tag)
+            {
                 found.push(Given { tag, encoding, prefix });
             }
             before = token;
@@ -75,7 +75,6 @@ pub(super) fn read(value: &str) -> Vec<Given> {
             break;
         }
     }
-    found.truncate(MOST);
     found
 }
 
@@ -123,12 +122,15 @@ mod tests {
             (format!("v1,{}", plain.replace('+', " ")), Encoding::Base64, "v1,"),
         ] {
             let expected = Given { tag: tag.clone(), encoding, prefix: prefix.to_owned() };
-            assert_eq!(read(&value), [expected], "{value}");
+            assert_eq!(read(&value, 4), [expected], "{value}");
         }
-        assert_eq!(read(&format!("v1,{plain} v1,{plain}")).len(), 2);
-        assert_eq!(read(&format!("v1,{plain},v1,{plain}")).len(), 2);
+        let other = STANDARD.encode([1; 32]);
+        assert_eq!(read(&format!("v1,{plain} v1,{other}"), 4).len(), 2);
+        assert_eq!(read(&format!("v1,{plain},v1,{other}"), 4).len(), 2);
+        assert_eq!(read(&format!("v1,{plain} v1,{plain}"), 4).len(), 1);
+        assert_eq!(read(&format!("v1,{plain} v1,{other}"), 1).len(), 1);
         for none in ["", "v1", "v1,", "abc", "undefined", &plain[..20]] {
-            assert_eq!(read(none), [], "{none}");
+            assert_eq!(read(none, 4), [], "{none}");
         }
     }
 

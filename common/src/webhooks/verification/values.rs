@@ -14,11 +14,14 @@ pub(super) struct Values {
     pub(super) time: Option<String>,
     pub(super) signature: Option<String>,
     pub(super) body_signature: Option<String>,
+    /// The time of the request, in Unix seconds: the header's, or that of the receiver.
+    pub(super) at: i64,
     pub(super) causes: Vec<Finding>,
 }
 
 impl Values {
-    pub(super) fn read(headers: &SeenHeaders) -> Self {
+    /// Reads the values. `received_at` is the receiver's time.
+    pub(super) fn read(headers: &SeenHeaders, received_at: Timestamp) -> Self {
         let mut causes = Vec::new();
         let mut read = |part: Part| {
             let all = headers.of(part);
@@ -32,16 +35,25 @@ impl Values {
                 );
                 causes.push(finding(Cause::HeaderNames, message));
             }
-            // Frameworks join the values of repeated headers with commas.
-            let is_joined = first.value.contains(", ");
-            if all.len() > 1 || is_joined && matches!(part, Part::Id | Part::Timestamp | Part::BodySignature) {
+            let value = first.value.trim();
+            if value != first.value {
+                let message = format!(
+                    "`{}` was seen with white space around its value. It is not part of the value: remove it.",
+                    part.name()
+                );
+                causes.push(finding(Cause::HeaderValue, message));
+            }
+            // Frameworks and gateways join the values of repeated headers with commas.
+            let joined = value.split_once(',').filter(|_| part != Part::Signature);
+            if all.len() > 1 || joined.is_some() {
                 let message = format!("`{}` was seen more than once. Each delivery has it once.", part.name());
                 causes.push(finding(Cause::HeaderRepeated, message));
             }
-            Some(first.value.split(", ").next().filter(|_| part != Part::Signature).unwrap_or(first.value).to_owned())
+            Some(joined.map_or(value, |(first, _)| first.trim_end()).to_owned())
         };
         let [id, time, signature, body_signature] = Part::ALL.map(&mut read);
-        Self { id, time, signature, body_signature, causes }
+        let at = time.as_deref().and_then(seconds).unwrap_or_else(|| received_at.as_second());
+        Self { id, time, signature, body_signature, at, causes }
     }
 
     /// The names of the headers of `webhook-signature` that were not seen.
@@ -53,10 +65,14 @@ impl Values {
 
     /// The header's Unix seconds, if it has the form of a delivery.
     pub(super) fn seconds(&self) -> Option<i64> {
-        let text = self.time.as_deref()?;
-        let is_right = (1..=12).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-        if is_right { text.parse().ok() } else { None }
+        self.time.as_deref().and_then(seconds)
     }
+}
+
+/// Unix seconds in the form of a delivery's timestamp.
+fn seconds(text: &str) -> Option<i64> {
+    let is_right = (1..=12).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_right && !text.starts_with('0') { text.parse().ok() } else { None }
 }
 
 fn kind_of_name(name: &str) -> &'static str {

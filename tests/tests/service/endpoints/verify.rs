@@ -7,6 +7,7 @@ use common::{
         delivery::{
             Attempt, Delivery, DeliveryId, Destination, DestinationId, Millis, Outcome, Payload, Status, Trigger,
         },
+        destination::{SigningSecret, body_signature},
         event::EventName,
     },
 };
@@ -234,6 +235,37 @@ async fn missing_repeated_and_foreign_headers_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changed_values_of_headers_are_not_verified() {
+    let delivered = Delivered::new().await;
+    let body = delivered.received.body.clone();
+    let header = |name: &str| delivered.received.header(name).to_owned();
+    let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    let with = |name: &str, value: String| {
+        let mut headers: serde_json::Map<_, _> =
+            names.map(|name| (name.to_owned(), header(name).into())).into_iter().collect();
+        headers.insert(name.to_owned(), value.into());
+        Value::Object(headers).to_string()
+    };
+    let (id, time) = (header("webhook-id"), header("webhook-timestamp"));
+    let wrong: String = (1..=4_u8).map(|byte| format!("v1,{} ", BASE64_STANDARD.encode([byte; 32]))).collect();
+    for (headers, cause) in [
+        (with("webhook-id", format!("\u{a0}{id}")), "header_value"),
+        (with("webhook-timestamp", format!("{time}\n")), "header_value"),
+        (with("webhook-id", id.to_uppercase()), "header_value"),
+        (with("webhook-id", format!("{id},{id}")), "header_repeated"),
+        (with("webhook-timestamp", format!("0{time}")), "timestamp_malformed"),
+        // A delivery has at most four entries, and a caller must not test more guesses.
+        (with("webhook-signature", format!("{wrong}{}", header("webhook-signature"))), "unknown_secret"),
+    ] {
+        let answer = delivered.verify(&headers, &body, json!({})).await;
+        let found = answer.ok();
+        assert!(causes(found).contains(&cause) && found["verified"] == false, "{headers}: {found}");
+    }
+    let unchanged = delivered.verify(&with("webhook-id", id.clone()), &body, json!({})).await;
+    assert_eq!(unchanged.ok()["verified"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_may_have_any_bytes_up_to_a_limit() {
     let delivered = Delivered::new().await;
     let (headers, body) = (delivered.headers(), &delivered.received.body);
@@ -302,6 +334,24 @@ async fn a_previous_secret_is_valid_during_its_overlap() {
     let headers = delivered.headers().replace(signature, current);
     let answer = delivered.verify(&headers, &body, json!({"computed": previous})).await;
     assert_eq!(causes(answer.ok()), ["previous_secret"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_from_before_a_rotation_is_recognized() {
+    let (world, receiver) = (World::start().await, Receiver::start().await);
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), SECRET).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "signing_secret": "a new secret of ours"})).await.ok();
+    world.deliver(event(&tenant.id, "j")).await;
+    let received = receiver.received().await.remove(0);
+    let delivered = Delivered { world, tenant, id, receiver, received };
+    let body = delivered.received.body.clone();
+    let old = body_signature(&SigningSecret::parse(SECRET).expect("a secret"), &body);
+    let answer = delivered.verify(&delivered.headers(), &body, json!({"computed": old})).await;
+    assert_eq!(causes(answer.ok()), ["previous_secret"], "`x-webhook-signature` is made with the current secret only");
+    // A request without a timestamp is as old as its receipt, which is within the overlap.
+    let answer = delivered.verify(&format!("x-webhook-signature: {old}"), &body, json!({})).await;
+    assert_eq!((causes(answer.ok()), &answer.ok()["verified"]), (vec![], &json!(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
