@@ -100,10 +100,11 @@ impl Slug {
     /// Proposes a slug for an organization with this name: `analytical-engines` for "Analytical Engines". Returns `None`
     /// for a name with letters other than `a` to `z`, or with too few of them.
     pub fn proposed(name: &str) -> Option<Self> {
-        let name = name.to_lowercase();
-        if name.chars().any(|c| c.is_alphanumeric() && !c.is_ascii()) {
+        // Combining marks are parts of letters.
+        if name.chars().any(|c| !c.is_ascii() && !c.is_whitespace() && !is_general_punctuation(c)) {
             return None;
         }
+        let name = name.to_ascii_lowercase();
         let words: Vec<_> = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
         let words = words.join("-");
         Self::parse(words.get(..60).unwrap_or(&words).trim_end_matches('-')).ok()
@@ -112,6 +113,11 @@ impl Slug {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether a character is in the Unicode block of dashes and quotation marks.
+fn is_general_punctuation(character: char) -> bool {
+    ('\u{2000}'..='\u{206f}').contains(&character)
 }
 
 impl fmt::Display for Slug {
@@ -230,7 +236,8 @@ mod tests {
         let proposed = |name: &str| Slug::proposed(name).map(|slug| slug.to_string());
         assert_eq!(proposed("Analytical Engines, Ltd."), Some("analytical-engines-ltd".to_owned()));
         assert_eq!(proposed(" --Doe & Co-- "), Some("doe-co".to_owned()));
-        for unusable in ["", "A", "&", "Café Noir", "東京"] {
+        assert_eq!(proposed("Doe\u{2019}s\u{a0}Jobs"), Some("doe-s-jobs".to_owned()));
+        for unusable in ["", "A", "&", "Café Noir", "zu\u{308}rich", "İstanbul", "5²", "東京"] {
             assert_eq!(proposed(unusable), None, "{unusable}");
         }
         assert_eq!(proposed(&"ab ".repeat(30)).map(|slug| slug.len()), Some(59));

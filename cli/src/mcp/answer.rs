@@ -9,8 +9,9 @@ use text::Untrusted;
 
 use crate::{args::since, failure::Failure};
 
-/// The maximum number of characters of a payload.
+/// The maximum number of characters of a payload, and of a failure.
 const PAYLOAD: usize = 4000;
+const FAILURE: usize = 2000;
 
 /// A result, without terminal control characters, because some programs print it.
 pub(super) struct Answer(String);
@@ -36,7 +37,7 @@ impl IntoContents for Answer {
 impl IntoContents for Failure {
     fn into_contents(self) -> Vec<ContentBlock> {
         let hint = self.remedy().map_or_else(String::new, |hint| format!(" {hint}"));
-        vec![ContentBlock::text(format!("{self}{hint}"))]
+        vec![ContentBlock::text(format!("{self}{hint}").chars().take(FAILURE).collect::<String>())]
     }
 }
 

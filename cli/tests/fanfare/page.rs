@@ -112,7 +112,12 @@ mod on_a_terminal {
         let encrypted = Encrypted::before(&receiver.url(""), &machine).await;
         let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "a secret of some length").await;
         world.enqueue("job-events", event(&tenant.id, "job-1")).await;
-        receiver.wait_for(1).await;
+        let first = receiver.wait_for(1).await.remove(0);
+        let headers = first.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text")));
+        let headers = headers.collect::<std::collections::BTreeMap<_, _>>();
+        std::fs::create_dir_all(&machine.home).expect("a folder");
+        std::fs::write(machine.home.join("h.json"), json!(headers).to_string()).expect("a file");
+        std::fs::write(machine.home.join("b.bin"), &first.body).expect("a file");
         let short =
             world.only_logged(&tenant.id).await.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
         // A stand-in for the browser.
@@ -146,7 +151,7 @@ mod on_a_terminal {
                 here = here.replace(example, actual);
             }
             let mut command = Command::new("bash");
-            command.args(["-euo", "pipefail", "-c", &here]).env_clear();
+            command.args(["-euo", "pipefail", "-c", &here]).env_clear().current_dir(&machine.home);
             command.env("PATH", format!("{}:{}", bin.display(), Machine::path())).env("HOSTNAME", "laptop");
             command.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api);
             command.env("FANFARE_QUEUE_URL", &world.stack.queues()["job-events"]);

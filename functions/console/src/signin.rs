@@ -184,7 +184,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     let form = &form.clone().or_value("organizationSlug", proposed.as_ref().map_or("", Slug::as_str));
     let founded = async {
         let founder = form.clone().or("debugNotificationEmail", "email").read(sign_up::founder);
-        let founder = founder.map_err(|error| without_default(form, error))?;
+        let founder = founder.map_err(|error| without_slug(form, without_default(form, error)))?;
         app.accounts.found(founder, call.device(), app.sign_ins.hasher()).await
     };
     match founded.await {
@@ -201,6 +201,18 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
 fn without_default(form: &Typed, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
+    }
+    error
+}
+
+/// Says why a slug is needed although the field is optional, if none follows from the organization's name.
+fn without_slug(form: &Typed, mut error: Error) -> Error {
+    if let (Error::Invalid(issues), "") = (&mut error, form.get("organizationSlug")) {
+        let mut is_first = true;
+        issues.retain(|issue| issue.path != ["organizationSlug"] || std::mem::take(&mut is_first));
+        for issue in issues.iter_mut().filter(|issue| issue.path == ["organizationSlug"]) {
+            issue.message = "No slug follows from this name. Enter one.".to_owned();
+        }
     }
     error
 }
