@@ -60,14 +60,15 @@ impl EventName {
         Self::OF_JOBS.contains(&self)
     }
 
-    /// Returns the body of a sample of the event, with the members of every event in their usual order.
+    /// Returns the body of a sample of the event, with the members of every event in their usual order. Programs that parse
+    /// a body and write it again change its numbers and its escape, so such a mistake shows at the first test.
     pub fn sample(self) -> &'static str {
         match self {
             Self::Completed => {
-                r#"{"event":"job.completed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"completed","result":{"answer":42},"error":null,"mapped_stack":null}"#
+                r#"{"event":"job.completed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"completed","result":{"answer":42,"rate":1.0,"id":12345678901234567890,"name":"Zo\u00eb"},"error":null,"mapped_stack":null}"#
             }
             Self::Failed => {
-                r#"{"event":"job.failed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"failed","result":null,"error":{"message":"A sample error"},"mapped_stack":null}"#
+                r#"{"event":"job.failed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"failed","result":null,"error":{"message":"A sample error","line":7.0},"mapped_stack":null}"#
             }
             Self::Test => {
                 r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#

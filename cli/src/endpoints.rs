@@ -182,7 +182,13 @@ fn tried(attempt: &Attempt) -> Result<(), Failure> {
         return Ok(say(&format!("Result: {result} after {} ms", attempt.duration_ms))?);
     }
     let cause = attempt.detail.as_ref().or(attempt.response.as_ref()).map(|text| format!(": {}", cell(&text.trim())));
-    Err(Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or("."))))
+    let failure = Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or(".")));
+    let may_be_signature = matches!(attempt.status_code, Some(400 | 401 | 403));
+    Err(if may_be_signature {
+        failure.hint("`fanfare verify` finds out why a signature does not match.")
+    } else {
+        failure
+    })
 }
 
 /// Prints more details of a response below its message, unless the output is JSON.

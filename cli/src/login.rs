@@ -46,7 +46,9 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         let request = Request::create(api).await?;
         let page = request.page(&api.base);
         if login.no_wait || is_json {
-            let meaning = format!("{}\nThen run `fanfare login --complete`.", request.instructions(&page));
+            let origin = api.origin();
+            let meaning =
+                format!("{}\nThen run `fanfare --api {origin} login --complete`.", request.instructions(&page));
             tell(&request.shown(&page), is_json, &meaning)?;
         } else {
             note(&request.instructions(&page));

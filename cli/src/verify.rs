@@ -38,7 +38,7 @@ pub(crate) async fn run(api: &Api, verify: Verify, is_json: bool) -> Result<(), 
     if is_json {
         say_json(&found)?;
     } else {
-        show(&found)?;
+        show(&found, call.computed.is_some())?;
     }
     if found.verified { Ok(()) } else { Err(Failure::local("The request is not verified.").told()) }
 }
@@ -84,13 +84,18 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-fn show(found: &Verification) -> Result<(), Failure> {
+fn show(found: &Verification, has_computed: bool) -> Result<(), Failure> {
     say(if found.verified { "Verified." } else { "Not verified." })?;
     for valid in &found.valid {
         say(&format!("{INDENTED}{}", described(valid)))?;
     }
     for cause in &found.causes {
         show_finding(cause)?;
+    }
+    if found.verified && !has_computed {
+        note(
+            "hint: If your code rejects this request, its mistake is elsewhere: pass the signature that it computed, with --computed.",
+        );
     }
     for remark in &found.remarks {
         say(&format!("Note: {}", cell(&remark.message)))?;

@@ -72,7 +72,7 @@ pub(crate) struct Listen {
     /// Resend deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,
-    /// Events to receive, separated by commas [default: all]
+    /// Events to receive from now on, separated by commas, or `all` [default: those of the last run, at first all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) events: Vec<String>,
     /// Id of an existing pull endpoint to receive from

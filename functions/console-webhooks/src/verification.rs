@@ -97,7 +97,7 @@ async fn page(app: &App, call: &Call<User>, form: &Typed, result: Option<Result<
     };
     let content = html! {
         @if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Invalid(_))) { (alert(error)) }
-        @if let Some(found) = &found { (result_of(found, &endpoint)) }
+        @if let Some(found) = &found { (result_of(found, !form.get("computed").is_empty(), &endpoint)) }
         p {
             "Paste a request to " a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono { (visible(&short(&endpoint.name()))) } }
             " as your receiver got it. It is compared with what was sent, and nothing of it is stored."
@@ -117,7 +117,7 @@ fn fields(form: &Typed, error: Option<&Error>) -> Markup {
             .hint("One per line, such as “webhook-id: msg_…”, or the JSON that your program prints"),
         Field::area("body", "Body", value("body"))
             .hint(
-                "The text before your program parses it. Forms change line ends: for a body with carriage returns, and \
+                "The text that your code verifies, not a copy from this console. Forms change line ends: for a body with carriage returns, and \
                  for bytes that are not UTF-8, use “fanfare verify”",
             )
             .optional(),
@@ -134,12 +134,13 @@ fn fields(form: &Typed, error: Option<&Error>) -> Markup {
     }
 }
 
-fn result_of(found: &Verification, endpoint: &EndpointView) -> Markup {
+fn result_of(found: &Verification, has_computed: bool, endpoint: &EndpointView) -> Markup {
     html! {
         div .notice.good[found.verified].bad[!found.verified] role="status" {
             p { strong { @if found.verified { "Verified" } @else { "Not verified" } } }
             @for valid in &found.valid { p { (valid_line(valid)) } }
             @for cause in &found.causes { (finding(cause, endpoint)) }
+            @if found.verified && !has_computed { p { "If your code rejects this request, its mistake is elsewhere: enter the signature that it computed." } }
         }
         @for remark in &found.remarks { p .soft { (message(&remark.message)) } }
     }

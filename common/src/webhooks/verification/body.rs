@@ -39,7 +39,8 @@ pub(super) fn difference(sent: &[u8], seen: &[u8]) -> Option<Difference> {
 
 fn what_happened(sent: &[u8], seen: &[u8]) -> (Cause, String) {
     if seen.is_empty() {
-        let message = "The body is empty. Something had read it before: pass on its bytes instead of reading again.";
+        let message = "The body is empty or was not given. If the receiver saw no body, something had read it before: pass on its \
+                       bytes instead of reading again.";
         return (Cause::BodyMissing, message.to_owned());
     }
     if let Some(message) = added(sent, seen) {

@@ -6,6 +6,7 @@ use api::verification::{Cause, Finding, Scheme, Valid, Verification, WhichSecret
 
 use super::{
     finding::{finding, of_bodies, unexplained},
+    headers::Part,
     keys::{Form, Owner},
     known::{Known, Logged, Sent},
     search::{Search, Source, Target},
@@ -28,7 +29,7 @@ pub(super) fn diagnose(
 ) -> Verification {
     let mut causes = values.causes.clone();
     let (mut remarks, mut valid) = (Vec::new(), Vec::new());
-    missing(values, &mut causes, &mut remarks);
+    missing(seen, values, &mut causes, &mut remarks);
     for scheme in [Scheme::Standard, Scheme::Body] {
         of_header(scheme, known, seen, values, search, &mut valid, &mut causes);
     }
@@ -88,7 +89,7 @@ pub(super) fn is_unexplained(found: &Verification) -> bool {
 }
 
 /// Reports the headers that were not seen. A receiver may verify `x-webhook-signature` alone.
-fn missing(values: &Values, causes: &mut Vec<Finding>, remarks: &mut Vec<Finding>) {
+fn missing(seen: &Seen, values: &Values, causes: &mut Vec<Finding>, remarks: &mut Vec<Finding>) {
     let missing = values.missing();
     let names: Vec<_> = missing.iter().map(|name| format!("`{name}`")).collect();
     let Some((last, others)) = names.split_last() else { return };
@@ -98,6 +99,13 @@ fn missing(values: &Values, causes: &mut Vec<Finding>, remarks: &mut Vec<Finding
         (3, Some(_)) => {
             let message = format!("{names} {verb} not seen. Libraries of Standard Webhooks need them.");
             return remarks.push(finding(Cause::HeadersMissing, message));
+        }
+        (3, None) if seen.headers.mention(Part::Id) => {
+            let message = format!(
+                "{names} could not be read from the text. Give one header per line, as in `name: value`, or JSON, as of \
+                 `JSON.stringify` or `json.dumps`."
+            );
+            return causes.push(finding(Cause::HeadersMissing, message));
         }
         (3, None) => " If your code printed an empty object, it is a `Headers` object or a `Map`: pass on its entries.",
         _ => "",
@@ -366,10 +374,13 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
     let own =
         format!("`{}`", if found.scheme == Scheme::Standard { "webhook-signature" } else { "x-webhook-signature" });
     let cause = match found.scheme {
+        Scheme::Body if !given.prefix.is_empty() && values.body_signature.is_some() => {
+            finding(Cause::SignaturePrefix, format!("The computed signature is right, but {own} has no prefix."))
+        }
         Scheme::Body if !standard.is_empty() => finding(
             Cause::SignedContent,
-            "The computed signature is that of `x-webhook-signature`. `webhook-signature` covers \
-             `{webhook-id}.{webhook-timestamp}.{body}`.",
+            "The computed signature is that of `x-webhook-signature`: it is right only in code that compares it with that \
+             header. `webhook-signature` covers `{webhook-id}.{webhook-timestamp}.{body}`.",
         ),
         Scheme::Body if given.encoding != Encoding::Hex => encoding(&own, given, Encoding::Hex),
         Scheme::Body if !given.prefix.is_empty() => {
@@ -382,13 +393,13 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
         ),
         Scheme::Standard if given.prefix != "v1," => finding(
             Cause::SignaturePrefix,
-            "The computed signature is right, but in `webhook-signature` it follows `v1,`. Remove the prefix of each entry \
-             before you compare it.",
+            "The computed signature is right, but in `webhook-signature` it follows `v1,`, and the header can have several \
+             entries: split it at spaces, and remove the prefix of each entry before you compare it.",
         ),
         Scheme::Standard if standard != computed => finding(
             Cause::SignatureEntries,
-            "The computed signature is right. `webhook-signature` has several entries: split it at spaces, and compare \
-             with each of them.",
+            "The computed signature is right for code that splits `webhook-signature` at spaces and compares it with each \
+             entry. It differs from the whole header.",
         ),
         Scheme::Standard | Scheme::Body => return,
     };

@@ -8,7 +8,11 @@ const MOST_BYTES: usize = 32 * 1024;
 const MOST: usize = 200;
 
 /// A request's headers: names and values, in the order in which they were seen.
-pub struct SeenHeaders(Vec<(String, String)>);
+pub struct SeenHeaders {
+    all: Vec<(String, String)>,
+    /// The text that they were read from, in lower case.
+    text: String,
+}
 
 /// A header that a verification reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,18 +69,24 @@ impl SeenHeaders {
             true => Json::parse(text).and_then(of_json),
             false => text.lines().map(str::trim).filter(|line| !is_skipped(line)).map(of_line).collect(),
         };
-        let refused = || Problem::format("Must have one header per line, as in `name: value`, or be JSON");
+        let refused =
+            || Problem::format("Must have one header per line, as in `name: value`, or be JSON, as of JSON.stringify");
         let headers: Vec<_> = headers.ok_or_else(|| vec![refused()])?;
         if headers.len() > MOST {
             let message = format!("Must have at most {MOST} headers");
             return Err(vec![Problem { code: IssueCode::TooBig, message }]);
         }
-        Ok(Self(headers))
+        Ok(Self { all: headers, text: text.to_ascii_lowercase() })
+    }
+
+    /// Whether the text contains the name of this header, perhaps in a form that is not read.
+    pub(super) fn mention(&self, part: Part) -> bool {
+        self.text.contains(part.name())
     }
 
     /// The headers that are, or are meant to be, this one. If some are named right, only those.
     pub(super) fn of(&self, part: Part) -> Vec<SeenHeader<'_>> {
-        let all = self.0.iter().filter_map(|(name, value)| {
+        let all = self.all.iter().filter_map(|(name, value)| {
             let lower = name.to_ascii_lowercase();
             let is_named_right = lower == part.name();
             let header = SeenHeader { name, value, is_named_right };

@@ -251,7 +251,7 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
     if body.len() <= LARGE && !search.is_over() {
         let rewritten = rewritten(body);
         let rewritten =
-            rewritten.iter().flat_map(|(body, how)| both(id, time, body.into(), Twist::Rewritten(body.into(), *how)));
+            rewritten.iter().flat_map(|(body, how)| both(id, time, body.into(), Twist::Rewritten(body.into(), how)));
         search.try_all(&own, rewritten);
     }
     search.is_cut_off |= body.len() > LARGE && !search.is_over();

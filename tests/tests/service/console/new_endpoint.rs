@@ -58,7 +58,10 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
     let events: Vec<_> = received.iter().map(|request| request.header("x-event-type").to_owned()).collect();
     assert_eq!(events, ["webhook.test", "job.completed", "job.failed"]);
     let sample: serde_json::Value = serde_json::from_slice(&received[1].body).expect("JSON");
-    assert_eq!(sample["result"], json!({"answer": 42}));
+    assert_eq!(
+        sample["result"],
+        json!({"answer": 42, "rate": 1.0, "id": 12_345_678_901_234_567_890_u64, "name": "Zoë"})
+    );
     let received = received.remove(0);
     received.verify(&secret(&added));
     assert_eq!((received.header("authorization"), received.header("x-team")), ("Bearer a-secret-token", "blue"));
