@@ -374,13 +374,13 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
     let own =
         format!("`{}`", if found.scheme == Scheme::Standard { "webhook-signature" } else { "x-webhook-signature" });
     let cause = match found.scheme {
-        Scheme::Body if !given.prefix.is_empty() && values.body_signature.is_some() => {
-            finding(Cause::SignaturePrefix, format!("The computed signature is right, but {own} has no prefix."))
-        }
         Scheme::Body if !standard.is_empty() => finding(
             Cause::SignedContent,
-            "The computed signature is that of `x-webhook-signature`: it is right only in code that compares it with that \
-             header. `webhook-signature` covers `{webhook-id}.{webhook-timestamp}.{body}`.",
+            format!(
+                "The computed signature is that of `x-webhook-signature`: it is right only in code that compares it with \
+                 that header{}. `webhook-signature` covers `{{webhook-id}}.{{webhook-timestamp}}.{{body}}`.",
+                if given.prefix.is_empty() { "" } else { ", without a prefix" }
+            ),
         ),
         Scheme::Body if given.encoding != Encoding::Hex => encoding(&own, given, Encoding::Hex),
         Scheme::Body if !given.prefix.is_empty() => {
