@@ -55,12 +55,13 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
             organization.id
         }
     };
+    let name = send.event.unwrap_or(if send.error.is_some() { EventName::Failed } else { EventName::Completed });
     let event = Event {
-        event: send.event,
+        event: name,
         tenant_id: &tenant,
         job_id: &send.job,
         workflow: send.workflow.as_deref(),
-        status: send.event.as_str().trim_start_matches("job."),
+        status: name.as_str().trim_start_matches("job."),
         result: send.result.as_deref(),
         error: send.error.as_deref(),
     };
@@ -78,7 +79,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         let why = cell_of(message.or(kind));
         return Err(Failure::local(format!("The queue rejected the event with HTTP {}: {why}", answer.status)));
     }
-    let meaning = format!("Sent {} of {}.", cell(&send.event), cell(&send.job));
+    let meaning = format!("Sent {} of {}.", cell(&name), cell(&send.job));
     Ok(tell(&Sent { message_id, event }, is_json, &meaning)?)
 }
 

@@ -100,6 +100,12 @@ impl Targets {
             return Err(Failure::usage(format!("The --to of {unused} never gets an event: one before it gets all."))
                 .hint("Put the --to without a rule last."));
         }
+        let is_repeated = |at: usize, target: &Target| targets.iter().take(at).any(|before| before.rule == target.rule);
+        if let Some((_, unused)) = targets.iter().enumerate().find(|(at, target)| is_repeated(*at, target)) {
+            return Err(Failure::usage(format!("The second --to of {unused} never gets an event.")).hint(
+                "The first --to that matches gets an event. Run a second `fanfare listen --name` to get it twice.",
+            ));
+        }
         Ok(Self(targets.into()))
     }
 
@@ -180,6 +186,8 @@ mod tests {
             Targets::new(targets).expect_err("refused").to_string()
         };
         assert_eq!(refused(&["job.failed=3000"]), "No --to gets the events that the others leave.");
+        let repeated = refused(&["job.failed=3000", "etl=3001", "job.failed=3002", "3003"]);
+        assert_eq!(repeated, "The second --to of job.failed never gets an event.");
         let unused = "The --to of job.failed never gets an event: one before it gets all.";
         assert_eq!(refused(&["3000", "job.failed=3001"]), unused);
         assert_eq!(refused(&["3000", "3001"]), "The --to of other events never gets an event: one before it gets all.");

@@ -18,9 +18,9 @@ pub(crate) struct Send {
     /// Id of the job
     #[arg(long)]
     pub(crate) job: String,
-    /// Event
-    #[arg(long, default_value = "job.completed", value_parser = event_of_a_job())]
-    pub(crate) event: EventName,
+    /// Event [default: job.failed with an --error, otherwise job.completed]
+    #[arg(long, value_parser = event_of_a_job())]
+    pub(crate) event: Option<EventName>,
     /// Id of the organization [default: the signed-in user's]
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
@@ -33,7 +33,7 @@ pub(crate) struct Send {
     /// Error of the job, as JSON
     #[arg(long, value_parser = json)]
     pub(crate) error: Option<Box<RawValue>>,
-    /// Queue of job events [default: the queue of `cargo local`]. A queue in AWS needs AWS_ACCESS_KEY_ID,
+    /// Queue of job events [default: that of `cargo local`, http://127.0.0.1:9324/123456789012/job-events]. A queue in AWS needs AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY and, for temporary credentials, AWS_SESSION_TOKEN
     #[arg(long, env = "FANFARE_QUEUE_URL", hide_env_values = true, value_name = "URL", value_parser = url)]
     pub(crate) queue_url: Option<Url>,

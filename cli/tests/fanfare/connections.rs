@@ -164,6 +164,8 @@ async fn sent_values_arrive_unchanged() {
     assert!(sent.out.contains(kept), "{sent:?}");
     let body = String::from_utf8(receiver.wait_for(1).await[0].body.to_vec()).expect("text");
     assert!(body.contains(kept), "{body}");
+    let failed = machine.run(&["send", "--job", "two", "--error", "{}", "--queue-url", queue]).await;
+    assert_eq!(failed.out, "Sent job.failed of two.\n", "{failed:?}");
     for unsent in ["job.done", "webhook.test"] {
         let unknown = machine.run(&["send", "--event", unsent, "--job", "one", "--queue-url", queue]).await;
         assert!(unknown.code == 2 && unknown.err.contains("job.completed, job.failed"), "{unknown:?}");

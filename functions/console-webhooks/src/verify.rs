@@ -81,7 +81,7 @@ mod tests {
         let receivers: Vec<_> = parsed().collect();
         assert_eq!(receivers.len(), PAGE.matches("\n## ").count());
         for Receiver { framework, steps, program } in receivers {
-            assert!(program.contains("WEBHOOK_SECRET") && program.contains("webhooks"), "{framework}: {program}");
+            assert!(program.contains("WEBHOOK_SECRET") && program.contains("webhook-"), "{framework}: {program}");
             // The console renders code in this paragraph, but no other markup.
             assert!(steps.matches('`').count() % 2 == 0 && !steps.contains(']'), "{framework}: {steps}");
         }
