@@ -16,6 +16,7 @@ const SILENT: [(&str, &[&str]); 5] = [
             "/v1/deliveries/list",
             "/v1/deliveries/stats",
             "/v1/webhooks/list",
+            "/v1/webhooks/verify",
         ],
     ),
     (
