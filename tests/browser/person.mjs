@@ -133,7 +133,7 @@ export class Person {
     await this.fills("Email", email);
     await this.fills("Password", PASSWORD);
     await this.fills("Organization name", organization);
-    await this.fills("Organization slug", slug);
+    await this.fills("Organization slug (optional)", slug);
     await this.presses("button", "Sign up");
   }
 

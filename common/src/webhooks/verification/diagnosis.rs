@@ -377,9 +377,12 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
         Scheme::Body if !standard.is_empty() => finding(
             Cause::SignedContent,
             format!(
-                "The computed signature is that of `x-webhook-signature`: it is right only in code that compares it with \
-                 that header{}. `webhook-signature` covers `{{webhook-id}}.{{webhook-timestamp}}.{{body}}`.",
-                if given.prefix.is_empty() { "" } else { ", without a prefix" }
+                "The computed signature is that of `x-webhook-signature`{}. `webhook-signature` covers \
+                 `{{webhook-id}}.{{webhook-timestamp}}.{{body}}` instead.",
+                match given.prefix.is_empty() {
+                    true => ", and right if your code compares it with that header",
+                    false => " with a prefix: if your code compares it with that header, remove the prefix",
+                }
             ),
         ),
         Scheme::Body if given.encoding != Encoding::Hex => encoding(&own, given, Encoding::Hex),
@@ -393,8 +396,8 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
         ),
         Scheme::Standard if given.prefix != "v1," => finding(
             Cause::SignaturePrefix,
-            "The computed signature is right, but in `webhook-signature` it follows `v1,`, and the header can have several \
-             entries: split it at spaces, and remove the prefix of each entry before you compare it.",
+            "The computed signature is right for code that splits `webhook-signature` at spaces and removes `v1,` from each \
+             entry. It differs from the whole header.",
         ),
         Scheme::Standard if standard != computed => finding(
             Cause::SignatureEntries,

@@ -69,8 +69,11 @@ impl SeenHeaders {
             true => Json::parse(text).and_then(of_json),
             false => text.lines().map(str::trim).filter(|line| !is_skipped(line)).map(of_line).collect(),
         };
-        let refused =
-            || Problem::format("Must have one header per line, as in `name: value`, or be JSON, as of JSON.stringify");
+        let refused = || {
+            Problem::format(
+                "Must have one header per line, as in `name: value`, or be JSON, as of JSON.stringify or json.dumps",
+            )
+        };
         let headers: Vec<_> = headers.ok_or_else(|| vec![refused()])?;
         if headers.len() > MOST {
             let message = format!("Must have at most {MOST} headers");

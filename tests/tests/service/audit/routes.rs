@@ -9,6 +9,7 @@ const SILENT: [(&str, &[&str]); 5] = [
         &[
             "/api/auth/organization/set-active",
             "/api/auth/two-factor/get-totp-uri",
+            "/console/verify/{id}",
             "/v1/audit/list",
             "/v1/auth/inviteDetails",
             "/v1/auth/status",
