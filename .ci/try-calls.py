@@ -222,7 +222,7 @@ class Story:
         def form(action, **fields):
             self.owner.call(f"/console/endpoints/{self.bad}", {"action": action, **fields}, form=True)
 
-        form("deactivate")
+        form("deactivate", sure="yes")
         self.send("held", workflow="nightly")
         until(lambda: self.listed(webhook_endpoint_id=self.bad, status="held"), "not held")
         form("activate")

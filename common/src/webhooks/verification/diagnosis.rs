@@ -6,7 +6,6 @@ use api::verification::{Cause, Finding, Scheme, Valid, Verification, WhichSecret
 
 use super::{
     finding::{finding, of_bodies, unexplained},
-    headers::Part,
     keys::{Form, Owner},
     known::{Known, Logged, Sent},
     search::{Search, Source, Target},
@@ -100,7 +99,7 @@ fn missing(seen: &Seen, values: &Values, causes: &mut Vec<Finding>, remarks: &mu
             let message = format!("{names} {verb} not seen. Libraries of Standard Webhooks need them.");
             return remarks.push(finding(Cause::HeadersMissing, message));
         }
-        (3, None) if seen.headers.mention(Part::Id) => {
+        (3, None) if seen.headers.are_unread() => {
             let message = format!(
                 "{names} could not be read from the text. Give one header per line, as in `name: value`, or JSON, as of \
                  `JSON.stringify` or `json.dumps`."
