@@ -14,10 +14,7 @@ const KEPT: [&str; 4] = ["description", "pattern", "minimum", "required"];
 /// Rewrites the schema of an input.
 pub(super) fn plain(schema: &JsonObject) -> JsonObject {
     let named = schema.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut plain = described(schema, &named);
-    // Without it, an input without properties would allow anything.
-    plain.entry("properties").or_insert_with(|| json!({}));
-    plain
+    described(schema, &named)
 }
 
 /// Rewrites a schema. `named` are the schemas that it can refer to.

@@ -27,9 +27,24 @@ struct Delivered {
 
 impl Delivered {
     async fn new() -> Self {
+        Self::with(async |_, _, _| {}).await
+    }
+
+    /// Within the overlap of another secret.
+    async fn after_a_rotation() -> Self {
+        Self::with(async |world, tenant, id| {
+            let fields = json!({"id": id, "signing_secret": "a new secret of ours"});
+            world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+        })
+        .await
+    }
+
+    /// Delivers an event to an endpoint after this change to it.
+    async fn with(change: impl AsyncFnOnce(&World, &Tenant, &str)) -> Self {
         let (world, receiver) = (World::start().await, Receiver::start().await);
         let tenant = world.tenant("acme").await;
         let id = world.endpoint(&tenant, &receiver.url("/"), SECRET).await;
+        change(&world, &tenant, &id).await;
         let mut event = event(&tenant.id, "j");
         event["result"] = json!({"name": "é", "rate": 1.5, "list": [1, 2]});
         world.deliver(event).await;
@@ -312,13 +327,7 @@ async fn the_work_for_a_request_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_previous_secret_is_valid_during_its_overlap() {
-    let (world, receiver) = (World::start().await, Receiver::start().await);
-    let tenant = world.tenant("acme").await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), SECRET).await;
-    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "signing_secret": "a new secret of ours"})).await.ok();
-    world.deliver(event(&tenant.id, "j")).await;
-    let received = receiver.received().await.remove(0);
-    let delivered = Delivered { world, tenant, id, receiver, received };
+    let delivered = Delivered::after_a_rotation().await;
     let signature = delivered.received.header("webhook-signature");
     let previous = signature.split(' ').next_back().expect("an entry");
     let headers = without(&delivered.headers(), "x-webhook-signature").replace(signature, previous);
@@ -338,13 +347,7 @@ async fn a_previous_secret_is_valid_during_its_overlap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_from_before_a_rotation_is_recognized() {
-    let (world, receiver) = (World::start().await, Receiver::start().await);
-    let tenant = world.tenant("acme").await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), SECRET).await;
-    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "signing_secret": "a new secret of ours"})).await.ok();
-    world.deliver(event(&tenant.id, "j")).await;
-    let received = receiver.received().await.remove(0);
-    let delivered = Delivered { world, tenant, id, receiver, received };
+    let delivered = Delivered::after_a_rotation().await;
     let body = delivered.received.body.clone();
     let old = body_signature(&SigningSecret::parse(SECRET).expect("a secret"), &body);
     let answer = delivered.verify(&delivered.headers(), &body, json!({"computed": old})).await;
