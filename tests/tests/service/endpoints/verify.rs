@@ -281,6 +281,18 @@ async fn changed_values_of_headers_are_not_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn headers_in_another_form_are_named_as_unread() {
+    let delivered = Delivered::new().await;
+    let printed = format!("Headers({{'webhook-id': '{}'}})", delivered.received.header("webhook-id"));
+    let computed = delivered.received.header("webhook-signature").split(' ').next().expect("an entry");
+    let body = delivered.received.body.clone();
+    let answer = delivered.verify(&printed, &body, json!({"computed": computed})).await;
+    // Its own delivery is not another one, although it is near.
+    assert_eq!(causes(answer.ok()), ["headers_missing", "unexplained"]);
+    assert!(text(&answer.ok()["causes"][0]["message"]).contains("could not be read from the text"), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_may_have_any_bytes_up_to_a_limit() {
     let delivered = Delivered::new().await;
     let (headers, body) = (delivered.headers(), &delivered.received.body);
