@@ -122,6 +122,19 @@ async fn a_failed_test_is_shown_until_a_later_delivery_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_failure_of_an_event_is_not_shown_as_a_test() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(200, &[]), (500, &[])]).await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
+    world.handle_all().await;
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let page = Browser::new(&world, &tenant.cookie).open("/console").await;
+    says(&page, &["HTTP 500"]);
+    assert!(!text(&page).contains("Test: HTTP"), "{}", text(&page));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_bars_have_the_numbers_of_their_hours() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
