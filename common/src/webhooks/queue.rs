@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    delivery::{Delivery, Drain, DueAttempt, MAX_DELAY, Receiver},
+    delivery::{Delivery, DeliveryId, Drain, DueAttempt, MAX_DELAY, Receiver},
     event::{Malformed, malformed},
 };
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
 
 /// The maximum number of messages in a call to SQS.
 const BATCH: usize = 10;
+/// The maximum number of attempts in a message. An invocation gets up to ten messages, and reads the payloads of all of
+/// their attempts, of up to 1 MiB each.
+const TOGETHER: usize = 10;
 /// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
 
@@ -46,6 +49,10 @@ enum Wire<'a> {
         delivery_id: Cow<'a, str>,
         attempt: u32,
     },
+    Attempts {
+        tenant_id: Cow<'a, str>,
+        attempts: Vec<Numbered<'a>>,
+    },
     Drain {
         tenant_id: Cow<'a, str>,
         drain: Cow<'a, str>,
@@ -59,11 +66,18 @@ enum Wire<'a> {
     },
 }
 
+/// One of several attempts in a message.
+#[derive(Serialize, Deserialize)]
+struct Numbered<'a> {
+    delivery_id: Cow<'a, str>,
+    attempt: u32,
+}
+
 /// A message in these queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An attempt is due.
-    Attempt(DueAttempt),
+    /// These attempts of an organization are due.
+    Attempts(TenantId, Vec<(DeliveryId, u32)>),
     /// An organization's parked attempts can be made.
     Drain(DrainMessage),
     /// A recovery can begin, or continue at once.
@@ -124,10 +138,14 @@ crate::from_env! {
 pub fn parse_message(text: &str) -> Result<Message, Malformed> {
     let wrong = |field: &str| Malformed(format!("{field} is malformed"));
     let tenant_of = |id: &str| id.parse().map_err(|_not_an_id| wrong("tenant_id"));
+    let delivery_of = |id: &str| id.parse().map_err(|_not_an_id| wrong("delivery_id"));
     match serde_json::from_str(text).map_err(malformed)? {
         Wire::Attempt { tenant_id, delivery_id, attempt } => {
-            let id = delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
-            Ok(Message::Attempt(DueAttempt { tenant: tenant_of(&tenant_id)?, id, attempt }))
+            Ok(Message::Attempts(tenant_of(&tenant_id)?, vec![(delivery_of(&delivery_id)?, attempt)]))
+        }
+        Wire::Attempts { tenant_id, attempts } => {
+            let attempts = attempts.iter().map(|each| Ok((delivery_of(&each.delivery_id)?, each.attempt)));
+            Ok(Message::Attempts(tenant_of(&tenant_id)?, attempts.collect::<Result<_, _>>()?))
         }
         Wire::Drain { tenant_id, drain, at, after } => {
             let drain = drain.parse().map_err(|_not_a_drain| wrong("drain"))?;
@@ -145,19 +163,24 @@ pub fn parse_message(text: &str) -> Result<Message, Malformed> {
 impl Message {
     fn tenant(&self) -> &TenantId {
         match self {
-            Self::Attempt(due) => &due.tenant,
             Self::Drain(drain) => &drain.tenant,
-            Self::Recovery(tenant, _) => tenant,
+            Self::Attempts(tenant, _) | Self::Recovery(tenant, _) => tenant,
         }
     }
 
     fn written(&self) -> Result<String> {
         let wire = match self {
-            Self::Attempt(DueAttempt { tenant, id, attempt }) => Wire::Attempt {
+            // Version 0.1.0 reads this form only.
+            Self::Attempts(tenant, due) if let [(id, attempt)] = due.as_slice() => Wire::Attempt {
                 tenant_id: tenant.as_str().into(),
                 delivery_id: id.to_string().into(),
                 attempt: *attempt,
             },
+            Self::Attempts(tenant, due) => {
+                let attempts =
+                    due.iter().map(|(id, attempt)| Numbered { delivery_id: id.to_string().into(), attempt: *attempt });
+                Wire::Attempts { tenant_id: tenant.as_str().into(), attempts: attempts.collect() }
+            }
             Self::Drain(DrainMessage { tenant, drain, at, after }) => Wire::Drain {
                 tenant_id: tenant.as_str().into(),
                 drain: drain.as_str().into(),
@@ -194,17 +217,24 @@ impl Queues {
         send_due(&self.sqs, &self.due, due, now).await
     }
 
-    /// Sends messages like [`Self::send`] until `end`, again if SQS rejects them. Returns the number of messages that SQS
-    /// rejected every time. Their deliveries are woken later, when their due rows are checked.
-    pub async fn send_again(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp, end: Instant) -> usize {
-        let mut left = due.to_vec();
-        for send in 1..=SENDS {
-            let sent = self.send(&left, now).await;
-            left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
+    /// Sends messages like [`Self::send`] until `end`, again if SQS rejects them. Attempts of an organization that are due
+    /// within `span` of each other share a message, which arrives when the last of them is due. Returns the number of
+    /// messages that SQS rejected every time. Their deliveries are woken later, when their due rows are checked.
+    pub async fn send_again(
+        &self,
+        due: Vec<(DueAttempt, Timestamp)>,
+        span: Duration,
+        now: Timestamp,
+        end: Instant,
+    ) -> usize {
+        let mut left = together(due, span);
+        for round in 1..=SENDS {
+            let sent = send(&self.sqs, &self.due, &left, now).await;
+            left = left.into_iter().zip(sent).filter_map(|(message, sent)| sent.is_err().then_some(message)).collect();
             if left.is_empty() {
                 return 0;
             }
-            if send == SENDS || Instant::now() + PAUSE >= end {
+            if round == SENDS || Instant::now() + PAUSE >= end {
                 break;
             }
             sleep(PAUSE).await;
@@ -273,8 +303,26 @@ impl RecoveryQueue {
 }
 
 async fn send_due(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-    let messages: Vec<_> = due.iter().map(|(due, at)| (Message::Attempt(due.clone()), *at)).collect();
+    let message = |due: &DueAttempt| Message::Attempts(due.tenant.clone(), vec![(due.id, due.attempt)]);
+    let messages: Vec<_> = due.iter().map(|(due, at)| (message(due), *at)).collect();
     send(sqs, url, &messages, now).await
+}
+
+/// Builds the messages of these attempts, each with its time. Attempts of an organization that are due within `span` of
+/// each other share a message, up to [`TOGETHER`].
+fn together(mut due: Vec<(DueAttempt, Timestamp)>, span: Duration) -> Vec<(Message, Timestamp)> {
+    due.sort_by(|(one, at), (other, other_at)| one.tenant.cmp(&other.tenant).then(at.cmp(other_at)));
+    let mut messages = Vec::new();
+    let mut left = due.as_slice();
+    while let Some((first, start)) = left.first() {
+        let is_near = |(due, at): &&(DueAttempt, Timestamp)| due.tenant == first.tenant && at.since(*start) <= span;
+        let (near, others) = left.split_at(left.iter().take(TOGETHER).take_while(is_near).count());
+        let attempts = near.iter().map(|(due, _)| (due.id, due.attempt)).collect();
+        let last = near.last().map_or(*start, |(_, at)| *at);
+        messages.push((Message::Attempts(first.tenant.clone(), attempts), last));
+        left = others;
+    }
+    messages
 }
 
 async fn send(sqs: &Client, url: &str, messages: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
@@ -357,16 +405,43 @@ mod tests {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
         let drain = r#"{"tenant_id":"t","drain":"late","at":1769860800999,"after":"origin.0123456789abcdef"}"#;
         let recovery = r#"{"tenant_id":"t","recovery_id":"01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"}"#;
-        for text in [text, drain, r#"{"tenant_id":"t","drain":"silent","at":1769860800999}"#, recovery] {
+        let several = r#"{"tenant_id":"t","attempts":[{"delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3},{"delivery_id":"callback.3.1769860801999.0123456789abcdef0123456789abcdef","attempt":0}]}"#;
+        for text in [text, several, drain, r#"{"tenant_id":"t","drain":"silent","at":1769860800999}"#, recovery] {
             assert_eq!(parse_message(text).expect("a message").written().expect("JSON"), text);
         }
         for other in [
             r#"{"tenant_id":"t","attempt":3}"#,
             r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#,
             r#"{"tenant_id":"t","delivery_id":"callback.3","attempt":3}"#,
+            r#"{"tenant_id":"t","attempts":[{"delivery_id":"callback.3","attempt":3}]}"#,
             r#"{"tenant_id":"t","drain":"quick","at":1769860800999}"#,
         ] {
             assert!(parse_message(other).is_err(), "{other}");
         }
+    }
+
+    #[test]
+    fn attempts_of_an_organization_share_a_message_if_they_are_near() {
+        let due = |tenant: &str, ms: i64| {
+            let id = format!("callback.3.{ms:013}.0123456789abcdef0123456789abcdef").parse().expect("a delivery");
+            let tenant = tenant.parse().expect("a tenant");
+            (DueAttempt { tenant, id, attempt: 3 }, Timestamp::from_millisecond(ms))
+        };
+        let messages = |due: Vec<_>, seconds| {
+            let messages = together(due, Duration::from_secs(seconds)).into_iter().map(|(message, at)| {
+                let Message::Attempts(tenant, attempts) = message else { unreachable!("these are attempts") };
+                let all: Vec<_> = attempts.iter().map(|(id, _)| id.at.get()).collect();
+                (tenant.as_str().to_owned(), all, at.as_millisecond())
+            });
+            messages.collect::<Vec<_>>()
+        };
+        let of_two = || vec![due("b", 1_000), due("a", 9_000), due("a", 4_000), due("a", 4_001), due("a", 10_000)];
+        let [a, b] = ["a", "b"].map(str::to_owned);
+        let expected = [(a.clone(), vec![4_000, 4_001, 9_000], 9_000), (a.clone(), vec![10_000], 10_000)];
+        assert_eq!(messages(of_two(), 5), [&expected[..], &[(b, vec![1_000], 1_000)]].concat());
+        assert_eq!(messages(of_two(), 0).len(), 5);
+        let many = messages((0..25).map(|ms| due("a", ms)).collect(), 5);
+        assert_eq!(many.iter().map(|(_, all, _)| all.len()).collect::<Vec<_>>(), [10, 10, 5]);
+        assert!(messages(Vec::new(), 5).is_empty());
     }
 }

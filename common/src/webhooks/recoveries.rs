@@ -97,7 +97,7 @@ impl Recoveries {
             // Before the messages, whose attempts wait for the receivers. Without it, they only wait longer.
             let expected = self.expect(tenant, &endpoints, &resent, now).await;
             let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
-            let refused = self.queues.send_again(&due.collect::<Vec<_>>(), now, end).await;
+            let refused = self.queues.send_again(due.collect(), Duration::ZERO, now, end).await;
             if refused > 0 {
                 // SQS would probably reject the messages of the next page, too.
                 return Err(Error::Internal(format!("{refused} messages of a page were rejected")));

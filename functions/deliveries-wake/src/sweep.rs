@@ -27,6 +27,8 @@ use crate::{App, PAUSE};
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
+/// Attempts of an organization that are due within this time share a message. Their waits exceed a quarter of an hour.
+const SPAN: Duration = Duration::from_secs(30);
 /// The maximum number of reads of a page's states while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
 /// reads. A partition has 3,000 read units per second, and may contain all of an endpoint's states.
 const READS: u32 = 10;
@@ -101,7 +103,7 @@ impl App {
                 // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
                 let due: Vec<_> = rows.iter().map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
-                refused += self.queues.send_again(&due, now, end).await;
+                refused += self.queues.send_again(due, SPAN, now, end).await;
             }
             Ok(refused)
         });
@@ -243,7 +245,7 @@ impl App {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.queues.send_again(&due, now, end).await;
+        self.queues.send_again(due, SPAN, now, end).await;
         Ok(())
     }
 

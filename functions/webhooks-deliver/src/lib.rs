@@ -20,6 +20,7 @@ use common::{
     config::{ConfigError, Env},
     timestamp::Timestamp,
     webhooks::{
+        delivery::DueAttempt,
         destination::DestinationPolicy,
         event::JobEvent,
         job_failures::JobFailures,
@@ -161,11 +162,15 @@ impl App {
         }
         // Boxed, like other rare paths: the future of every record is as large as its largest path.
         match parse_message(body).map_err(Undone::Malformed)? {
-            Message::Attempt(due) => match in_progress.begin(due.clone()) {
-                Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
-                // This process is already handling the same attempt for another record.
-                None => Ok(()),
-            },
+            Message::Attempts(tenant, attempts) => {
+                let made = attempts.into_iter().map(async |(id, attempt)| {
+                    let due = DueAttempt { tenant: tenant.clone(), id, attempt };
+                    // Otherwise, this process is already handling the same attempt for another record.
+                    let Some(mark) = in_progress.begin(due.clone()) else { return Ok(()) };
+                    Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await
+                });
+                all(made).await.into_iter().collect()
+            }
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
             Message::Recovery(tenant, id) => Ok(Box::pin(ledger.recoveries.run(&tenant, id, batch.last_start)).await?),
         }

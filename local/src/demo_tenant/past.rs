@@ -9,7 +9,7 @@ use common::{
     aws::clients::Aws,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DueAttempt, MAX_DELAY},
+        delivery::MAX_DELAY,
         log::Log,
         queue::{Message, parse_message},
     },
@@ -127,12 +127,14 @@ impl Past {
     /// Wakes a delivery that waits longer than a message's maximum delay. Replaces `deliveries-wake`, whose sweeps over
     /// several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
-        let Ok(Message::Attempt(DueAttempt { tenant, id, .. })) = parse_message(&waiting.body) else { return Ok(()) };
-        let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        let Some(delivery) = known.get(&id) else { return Ok(()) };
-        if let Some(at) = delivery.next_attempt_at.filter(|at| at.since(Timestamp::now()) > MAX_DELAY) {
-            let next = json!({"tenant_id": tenant.as_str(), "delivery_id": id, "attempt": delivery.attempts + 1});
-            self.send(at, &waiting.queue, next.to_string());
+        let Ok(Message::Attempts(tenant, due)) = parse_message(&waiting.body) else { return Ok(()) };
+        let ids: Vec<_> = due.into_iter().map(|(id, _)| id).collect();
+        let known = self.log.known(&tenant, &ids).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        for (id, delivery) in known {
+            if let Some(at) = delivery.next_attempt_at.filter(|at| at.since(Timestamp::now()) > MAX_DELAY) {
+                let next = json!({"tenant_id": tenant.as_str(), "delivery_id": id, "attempt": delivery.attempts + 1});
+                self.send(at, &waiting.queue, next.to_string());
+            }
         }
         Ok(())
     }

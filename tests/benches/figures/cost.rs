@@ -36,6 +36,9 @@ const MIB_OF_A_CPU: f64 = 1769.0;
 const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
+/// The attempts in a message of `deliveries-wake`, if an organization has enough that end their waits at about the same
+/// time.
+const TOGETHER: usize = 10;
 /// Read units that `deliveries-wake` uses per wait: it reads the row for the end of the wait (200 bytes at most) in its
 /// minute and again 15 minutes later, and then the state of the delivery, eventually consistent, for half a unit.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
@@ -53,6 +56,7 @@ const DETAILED: usize = 2;
 /// The measurements of one invocation.
 #[derive(Clone, Copy)]
 struct Invocation {
+    /// The number of events or attempts.
     records: f64,
     /// The duration with the CPU share of the deployed function.
     billed_seconds: f64,
@@ -174,13 +178,29 @@ impl<'a> Process<'a> {
         self.invoke("job-events", events).await
     }
 
-    /// Invokes the function with the next attempt of each tenant's newest delivery, from this queue.
-    async fn next(&mut self, queue: &str, records: usize) -> Invocation {
-        let mut messages = Vec::new();
+    /// Invokes the function with the next attempts of each tenant's [`TOGETHER`] newest deliveries after a wait of this
+    /// many seconds. Returns one of the invocations, which are all alike.
+    async fn next(&mut self, wait: u32, records: usize) -> Invocation {
+        let mut due = Vec::new();
         for (tenant, endpoint) in self.endpoints.iter().take(records) {
-            messages.push(due_now(self.world, tenant, endpoint).await);
+            due.push(due_now(self.world, tenant, endpoint).await);
         }
-        self.invoke(queue, messages).await
+        if wait > MAX_DELAY {
+            let messages = self.endpoints.iter().zip(due);
+            let messages = messages.map(|((tenant, _), due)| json!({"tenant_id": tenant, "attempts": due}));
+            return self.invoke("deliveries", messages.collect()).await;
+        }
+        let mut invocation = None;
+        for number in 0..TOGETHER {
+            let messages = self.endpoints.iter().zip(&mut due).map(|((tenant, _), due)| {
+                let mut message = due[number].take();
+                message["tenant_id"] = json!(tenant);
+                message
+            });
+            let messages = messages.collect();
+            invocation = Some(self.invoke("deliveries", messages).await);
+        }
+        invocation.expect("an invocation")
     }
 
     /// Invokes the function with the drain of each tenant, whose newest delivery has become too old.
@@ -190,7 +210,7 @@ impl<'a> Process<'a> {
         let ago = |seconds| AttributeValue::N(at(seconds).to_string());
         let mut messages = Vec::new();
         for (tenant, endpoint) in self.endpoints.iter().take(records) {
-            let (delivery, ..) = newest(self.world, tenant, endpoint).await;
+            let (delivery, ..) = newest(self.world, tenant, endpoint, 1).await.remove(0);
             let destination = format!("{tenant}/{endpoint}.0");
             set(
                 self.world,
@@ -214,7 +234,9 @@ impl<'a> Process<'a> {
             let log = std::fs::metadata(&process.log).expect("a file").len();
             (process.dynamodb.units(), process.sqs.calls(), log)
         };
-        let (records, received) = (messages.len(), messages.iter().map(|message| message.to_string().len()).sum());
+        let attempts = |message: &Value| message["attempts"].as_array().map_or(1, Vec::len);
+        let records: usize = messages.iter().map(attempts).sum();
+        let received = messages.iter().map(|message| message.to_string().len()).sum();
         let event = batch(queue, messages);
         let (before, cpu, started) = (seen(self), self.lambda.cpu(), Instant::now());
         deliver(&mut self.lambda, [event]).await;
@@ -235,19 +257,19 @@ fn requests(bytes: usize) -> f64 {
     chunks
 }
 
-/// Makes the newest delivery to an endpoint due, and returns the message for its next attempt.
-async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
-    let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
-    assert_eq!(status, "pending");
+/// Makes the newest deliveries to an endpoint due, and returns the message for the next attempt of each, without the
+/// tenant.
+async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Vec<Value> {
     let now = common::timestamp::Timestamp::now().as_millisecond();
-    let update = world.stack.dynamodb_client().update_item().table_name("deliveries");
-    let update = update
-        .key("destination", AttributeValue::S(format!("{tenant}/{endpoint}.0")))
-        .key("delivery", AttributeValue::S(delivery.clone()))
-        .update_expression("SET next_attempt_at = :now")
-        .expression_attribute_values(":now", AttributeValue::N(now.to_string()));
-    update.send().await.expect("it is due");
-    json!({"tenant_id": tenant, "delivery_id": format!("{endpoint}.0.{delivery}"), "attempt": attempts + 1})
+    let mut due = Vec::new();
+    for (delivery, status, attempts) in newest(world, tenant, endpoint, TOGETHER).await {
+        assert_eq!(status, "pending");
+        let destination = format!("{tenant}/{endpoint}.0");
+        let key = [("destination", destination.as_str()), ("delivery", &delivery)];
+        set(world, "deliveries", key, ("next_attempt_at", AttributeValue::N(now.to_string()))).await;
+        due.push(json!({"delivery_id": format!("{endpoint}.0.{delivery}"), "attempt": attempts + 1}));
+    }
+    due
 }
 
 /// Sets an attribute of the item with this key.
@@ -259,8 +281,8 @@ async fn set(world: &World, table: &str, key: [(&str, &str); 2], (name, value): 
     update.expression_attribute_values(":value", value).send().await.expect("it is set");
 }
 
-/// The newest delivery to an endpoint: its key, its status, and the number of attempts so far.
-async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String, u32) {
+/// The newest deliveries to an endpoint: their keys, their status, and the number of attempts so far.
+async fn newest(world: &World, tenant: &str, endpoint: &str, count: usize) -> Vec<(String, String, u32)> {
     let query = world
         .stack
         .dynamodb_client()
@@ -270,12 +292,16 @@ async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String,
         .key_condition_expression("destination = :destination")
         .expression_attribute_values(":destination", AttributeValue::S(format!("{tenant}/{endpoint}.0")))
         .scan_index_forward(false)
-        .limit(1);
+        .limit(i32::try_from(count).expect("a small number"));
     let found = query.send().await.expect("the log is read");
-    let state = found.items().first().expect("a delivery");
-    let text = |name: &str| state[name].as_s().expect("a string").clone();
-    let attempts = state["attempts"].as_n().expect("a number").parse().expect("a small number");
-    (text("delivery"), text("status"), attempts)
+    let read = found.items().iter().map(|state| {
+        let text = |name: &str| state[name].as_s().expect("a string").clone();
+        let attempts = state["attempts"].as_n().expect("a number").parse().expect("a small number");
+        (text("delivery"), text("status"), attempts)
+    });
+    let read: Vec<_> = read.collect();
+    assert_eq!(read.len(), count);
+    read
 }
 
 impl Drop for Process<'_> {
@@ -325,11 +351,15 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
         for records in BATCHES {
             let delivered = well.first(records).await;
             let mut attempts = vec![failing.first(records).await];
-            for _ in &delays {
-                attempts.push(failing.next("deliveries", records).await);
+            for _ in 1..TOGETHER {
+                failing.first(records).await;
+            }
+            for wait in &delays {
+                attempts.push(failing.next(*wait, records).await);
             }
             let (tenant, endpoint) = &failing.endpoints[0];
-            assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
+            let ended = newest(world, tenant, endpoint, TOGETHER).await;
+            assert!(ended.iter().all(|(_, status, _)| status == "failed"), "{ended:?}");
             // A delivery that waits for a silent receiver is parked, and ends three days later.
             let hung = vec![hanging.first(records).await, hanging.expire(records).await];
             ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, hung, &[])]);
@@ -351,8 +381,8 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
 
 /// The work for an event of this size, with these waits between its invocations.
 fn way(bytes: usize, invocations: Vec<Invocation>, waits: &[u32]) -> Way {
-    let records = invocations[0].records;
-    let woken: f64 = waits.iter().filter(|wait| **wait > MAX_DELAY).map(|_| 1.0 / records).sum();
+    let after_waits = waits.iter().zip(invocations.iter().skip(1)).filter(|(wait, _)| **wait > MAX_DELAY);
+    let woken: f64 = after_waits.map(|(_, invocation)| 1.0 / invocation.records).sum();
     let reads = waits.iter().map(|_| WAKE_READS).sum();
     Way { invocations, requests: requests(bytes) + woken, reads }
 }

@@ -48,6 +48,11 @@ async fn attempt(world: &World) {
     tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
 }
 
+/// The number of attempts in messages. A message of a single one has no list.
+fn attempts_in(messages: &[Value]) -> usize {
+    messages.iter().map(|message| message["attempts"].as_array().map_or(1, Vec::len)).sum()
+}
+
 /// Removes the message that is due within seconds.
 async fn lose_message(world: &World) {
     let lost = async { while world.drain("deliveries").await.is_empty() {} };
@@ -102,13 +107,49 @@ async fn each_of_many_waits_that_end_in_a_minute_is_woken() {
     });
     assert!(log.put(rows.collect()).await.is_empty());
     world.sweep(in_minutes(21)).await;
-    let mut woken = 0;
+    let (mut woken, mut messages) = (0, 0);
     while woken <= ids.len() {
-        let messages = world.drain("deliveries").await.len();
-        assert_ne!(messages, 0, "{woken} of {} are woken", ids.len() + 1);
-        woken += messages;
+        let drained = world.drain("deliveries").await;
+        assert_ne!(drained.len(), 0, "{woken} of {} are woken", ids.len() + 1);
+        woken += attempts_in(&drained);
+        messages += drained.len();
     }
-    assert_eq!(woken, ids.len() + 1);
+    assert_eq!((woken, messages), (ids.len() + 1, 101), "attempts that are due at the same time share messages");
+}
+
+/// If one of the attempts of a message cannot be made, the message is repeated, but not the other attempts.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_attempt_of_a_message_is_made_once() {
+    let (unread, to_fail) = (Arc::new(Mutex::new(String::new())), Arc::new(AtomicUsize::new(0)));
+    let (endpoint, left) = (Arc::clone(&unread), Arc::clone(&to_fail));
+    let world = World::answering(&[("RETRY_SCHEDULE", "1000")], move |call| {
+        let is_its = call["Key"]["webhook_endpoint_id"]["S"] == *endpoint.lock().expect("no panic");
+        let fails = is_its && call.operation == "GetItem" && left.load(Ordering::SeqCst) > 0;
+        fails.then(|| left.fetch_sub(1, Ordering::SeqCst)).map(|_| failure())
+    });
+    let world = world.await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
+    for path in ["/a", "/b", "/c"] {
+        *unread.lock().expect("no panic") = world.endpoint(&tenant, &receiver.url(path), "s").await;
+    }
+    world.deliver(event(&tenant.id, "j")).await;
+    let deliveries = world.log(&tenant.id).await;
+    let mut attempts = Vec::new();
+    for delivery in &deliveries {
+        world.make_due(&tenant.id, delivery, Timestamp::now()).await;
+        attempts.push(json!({"delivery_id": delivery.id, "attempt": 2}));
+    }
+    // The SDK tries three times.
+    to_fail.store(3, Ordering::SeqCst);
+    world.enqueue("deliveries", json!({"tenant_id": tenant.id, "attempts": attempts})).await;
+    assert_eq!((world.poll("deliveries").await, receiver.count().await), (1, 5), "one cannot be read");
+    assert_eq!(to_fail.load(Ordering::SeqCst), 0);
+    let repeated = async { while world.poll("deliveries").await == 0 {} };
+    tokio::time::timeout(Duration::from_secs(10), repeated).await.expect("the message returns");
+    assert_eq!(receiver.count().await, 6);
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 3);
+    assert_eq!(world.left().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,14 +235,14 @@ async fn sweepers_share_the_due_rows() {
     for sweeper in [0, 1, 2, 3, 0, 1, 2, 3] {
         let tick = json!({"sweeper": sweeper, "time": in_minutes(21)});
         world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");
-        let mut messages = 0;
+        let mut attempts = 0;
         loop {
-            match world.drain("deliveries").await.len() {
-                0 => break,
-                more => messages += more,
+            match &world.drain("deliveries").await[..] {
+                [] => break,
+                messages => attempts += attempts_in(messages),
             }
         }
-        woken.push(messages);
+        woken.push(attempts);
     }
     assert!(woken[..4].iter().all(|share| *share > 5), "{woken:?}");
     assert_eq!((woken[..4].iter().sum(), &woken[4..]), (100, [0; 4].as_slice()));
