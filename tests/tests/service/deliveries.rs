@@ -73,6 +73,7 @@ pub(crate) struct Draft {
     shard: u8,
     at: Timestamp,
     job: String,
+    workflow: Option<String>,
     event: EventName,
     status: Status,
     body: String,
@@ -128,7 +129,11 @@ impl Draft {
     fn to_callback(shard: u8, at: Timestamp, job: impl ToString) -> Self {
         let (job, to) = (job.to_string(), DestinationId::Callback);
         let body = json!({ "job_id": job }).to_string();
-        Self { to, shard, at, job, event: EventName::Completed, status: Status::Delivered, body }
+        Self { to, shard, at, job, workflow: None, event: EventName::Completed, status: Status::Delivered, body }
+    }
+
+    fn workflow(self, name: &str) -> Self {
+        Self { workflow: Some(name.to_owned()), ..self }
     }
 
     pub(crate) fn status(self, status: Status) -> Self {
@@ -140,7 +145,7 @@ impl Draft {
     }
 
     fn delivery(self, tenant: &TenantId) -> (Delivery, Payload) {
-        let Self { to: destination, shard, at, job, event, status, body } = self;
+        let Self { to: destination, shard, at, job, workflow, event, status, body } = self;
         let webhook_id = WebhookId::of(tenant, &job, event.as_str(), &destination.to_string());
         let id = DeliveryId { destination, shard, at: Millis::new(at.as_millisecond()), webhook_id };
         let (outcome, response) = match status {
@@ -153,6 +158,7 @@ impl Draft {
             tries: 1,
             next_attempt_at: (status == Status::Pending).then(|| at.after(DAY * 2)),
             last_attempt: Some(Attempt::new(at, 7, outcome, response, Trigger::Event)),
+            workflow,
             ..Delivery::new(id, event, job)
         };
         let destination = match destination {

@@ -1,4 +1,4 @@
-//! Finds the deliveries of a job, or the delivery with a `webhook-id`, in a log of any size.
+//! Finds the deliveries of a job or of a rare workflow, or the delivery with a `webhook-id`, in a log of any size.
 //!
 //! An index that DynamoDB maintains would cost a write for each delivery, as much as the delivery itself. Instead, the
 //! sweep reads the deliveries once they are three minutes old and writes their ids to *segments*, about a thousand
@@ -8,7 +8,8 @@
 //!
 //! All items of a tenant are in the partition `index/<tenant>`:
 //!
-//! - `#<start>`: a segment, with its end and the number of its parts. Each segment begins where the one before it ends.
+//! - `#<start>`: a segment, with its end, the number of its parts and the workflows that are not rare in it. Each segment
+//!   begins where the one before it ends.
 //! - `<start>/<end>/<part>`: a part. It is written before the segment.
 //! - `late/<hash>/<delivery>`: a delivery whose event is more than a minute old when it enters the log. It may belong to
 //!   a time that is already covered, so it is written before the state.
@@ -28,7 +29,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use super::{
-    items::{DELIVERY, DESTINATION, EVENT, JOB_ID, LATE},
+    items::{DELIVERY, DESTINATION, EVENT, JOB_ID, LATE, WORKFLOW},
     payload::PARTS,
     search::{KeyRange, id, moment},
     table::{Key, Log, Row},
@@ -45,7 +46,7 @@ use crate::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, WebhookId, kept_job_id},
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, WebhookId, kept_job_id, kept_workflow},
         event::EventName,
     },
 };
@@ -53,6 +54,8 @@ use crate::{
 attributes! {
     // The ids in a part.
     ENTRIES = "entries",
+    // The hashes of a segment's frequent workflows.
+    FREQUENT = "frequent",
 }
 
 /// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
@@ -66,6 +69,9 @@ const SAMPLE: u128 = 1024;
 const MOST: usize = 8192;
 /// The minimum number of deliveries to read from a shard at a time.
 const LEAST: usize = 64;
+/// A workflow with more deliveries in a segment is not in its parts. Its deliveries are easily found in the log, and
+/// entries for all of them would make the index half as large again.
+const RARE: usize = 32;
 /// The maximum number of hours in a segment, so that the totals of all fit into a transaction.
 const HOURS: usize = 80;
 /// The number of items that are deleted at a time.
@@ -92,6 +98,7 @@ pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
 struct Covered {
     id: DeliveryId,
     job: String,
+    workflow: Option<String>,
     /// Whether it belongs to the totals of its hour.
     is_counted: bool,
 }
@@ -102,11 +109,22 @@ pub(super) struct Segment {
     start: String,
     end: String,
     parts: u64,
+    /// The workflows that its parts do not contain; `None` for all of them, in a segment of version 0.1.0.
+    frequent: Option<BTreeSet<Hash>>,
 }
 
 impl Hash {
     pub(super) fn of_job(job: &str) -> Self {
-        let digest = Sha256::digest(kept_job_id(job).as_bytes());
+        Self::of_digest(Sha256::digest(kept_job_id(job).as_bytes()).into())
+    }
+
+    pub(super) fn of_workflow(name: &str) -> Self {
+        // Not the hash of a job with this id.
+        let digest = Sha256::new().chain_update(b"workflow/").chain_update(kept_workflow(name).as_bytes());
+        Self::of_digest(digest.finalize().into())
+    }
+
+    fn of_digest(digest: [u8; 32]) -> Self {
         Self(u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default()))
     }
 
@@ -117,8 +135,8 @@ impl Hash {
     }
 
     /// The hashes that a delivery is found by.
-    fn all_of(id: &DeliveryId, job: &str) -> [Self; 2] {
-        [Self::of_job(job), Self::of_webhook_id(id.webhook_id)]
+    fn all_of(id: &DeliveryId, job: &str, workflow: Option<&str>) -> impl Iterator<Item = Self> {
+        [Self::of_job(job), Self::of_webhook_id(id.webhook_id)].into_iter().chain(workflow.map(Self::of_workflow))
     }
 }
 
@@ -129,8 +147,8 @@ impl Log {
             return Vec::new();
         }
         let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
-        let hashes = Hash::all_of(&delivery.id, &delivery.job_id);
-        let found = hashes.map(|hash| Row(self.item(key(hash), [], now))).into_iter();
+        let hashes = Hash::all_of(&delivery.id, &delivery.job_id, delivery.workflow.as_deref());
+        let found = hashes.map(|hash| Row(self.item(key(hash), [], now)));
         found.chain((delivery.event != EventName::Test).then(|| self.late_row(tenant, &delivery.id, now))).collect()
     }
 
@@ -166,11 +184,19 @@ impl Log {
             *totals.entry(id.created_at().hour()).or_default().entry(id.destination).or_default() += 1;
         }
         let totals = self.total_items(tenant, totals, &end, now).await?;
-        let entries = found.iter().flat_map(|Covered { id, job, .. }| Hash::all_of(id, job).map(|hash| (hash, *id)));
-        let entries: Vec<_> = entries.collect();
-        let segment = Segment { start, end, parts: parts(entries.len()) };
+        let frequent = frequent(&found);
+        let entries = found.iter().flat_map(|Covered { id, job, workflow, .. }| {
+            Hash::all_of(id, job, workflow.as_deref()).map(|hash| (hash, *id))
+        });
+        let entries: Vec<_> = entries.filter(|(hash, _)| !frequent.contains(hash)).collect();
+        let hashes = frequent.iter().flat_map(|Hash(hash)| hash.to_be_bytes()).collect::<Vec<_>>();
+        let segment = Segment { start, end, parts: parts(entries.len()), frequent: Some(frequent) };
         self.put_all(self.part_rows(tenant, &segment, &entries, now)).await?;
-        let item = [(UNTIL, text(&segment.end)), (PARTS, number(segment.parts.try_into().unwrap_or(i64::MAX)))];
+        let item = [
+            (UNTIL, text(&segment.end)),
+            (PARTS, number(segment.parts.try_into().unwrap_or(i64::MAX))),
+            (FREQUENT, AttributeValue::B(Blob::new(hashes))),
+        ];
         let item = self.item([partition(tenant), format!("{SEGMENT}{}", segment.start)], item, now);
         let transaction = Transaction::new(INDEXING).put_new(&self.table, DELIVERY, item);
         // Another sweep may have written the segment. Its parts have other keys unless they are the same.
@@ -189,13 +215,14 @@ impl Log {
         let share = (MOST / shards.len().max(1)).max(LEAST);
         let reads = shards.iter().map(async |shard| {
             let query = self.query_shard(tenant, *shard, range).consistent_read(true);
-            let page = query_page(select(query, &[DELIVERY, JOB_ID, EVENT, LATE]), share, INDEXING).await?;
+            let page = query_page(select(query, &[DELIVERY, JOB_ID, WORKFLOW, EVENT, LATE]), share, INDEXING).await?;
             let found = page.items.iter().filter_map(|item| {
                 let record = Record::new("delivery", item);
                 let is_test = record.optional_text(EVENT) == Some(EventName::Test.as_str());
                 let is_counted = !is_test && record.optional_boolean(LATE) != Some(true);
                 let job = record.optional_text(JOB_ID).unwrap_or_default().to_owned();
-                Some(Covered { id: id(*shard, item)?, job, is_counted })
+                let workflow = record.optional_text(WORKFLOW).map(str::to_owned);
+                Some(Covered { id: id(*shard, item)?, job, workflow, is_counted })
             });
             Ok::<_, Error>((found.collect::<Vec<_>>(), page.last.as_ref().and_then(moment).map(str::to_owned)))
         });
@@ -271,17 +298,43 @@ impl Log {
     }
 }
 
+/// The workflows with more than [`RARE`] of these deliveries.
+fn frequent(found: &[Covered]) -> BTreeSet<Hash> {
+    let mut counts = BTreeMap::<_, usize>::new();
+    for workflow in found.iter().filter_map(|covered| covered.workflow.as_deref()) {
+        *counts.entry(Hash::of_workflow(workflow)).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > RARE).map(|(hash, _)| hash).collect()
+}
+
+/// The end of the newest segment in a range of moments whose parts do not contain `hash`, because it is a frequent
+/// workflow there. The parts of later segments in the range contain it.
+pub(super) fn frequent_until<'a>(segments: &'a [Segment], hash: Hash, range: &KeyRange) -> Option<&'a str> {
+    let mut newest = segments.iter().rev().filter(|segment| segment.start <= *range.end());
+    let segment = newest.find(|it| it.frequent.as_ref().is_none_or(|frequent| frequent.contains(&hash)))?;
+    Some(segment.end.as_str()).filter(|end| *end >= range.start().as_str())
+}
+
 /// The moments that the segments do not cover, from the first one on.
 pub(super) fn uncovered(segments: &[Segment]) -> String {
     segments.last().map_or_else(String::new, |last| after(&last.end))
 }
 
 impl Segment {
+    /// The last moment that it covers.
+    pub(super) fn end(&self) -> &str {
+        &self.end
+    }
+
     fn read(item: &Item) -> Result<Self> {
         let record = Record::new("segment", item);
         let start = record.text(DELIVERY)?.trim_start_matches(SEGMENT).to_owned();
         let parts = record.optional_integer(PARTS).unwrap_or(1).max(1);
-        Ok(Self { start, end: record.text(UNTIL)?.to_owned(), parts })
+        let frequent = item.get(FREQUENT.name()).and_then(|hashes| hashes.as_b().ok()).map(|hashes| {
+            let hashes = hashes.as_ref().as_chunks().0;
+            hashes.iter().map(|hash| Hash(u64::from_be_bytes(*hash))).collect()
+        });
+        Ok(Self { start, end: record.text(UNTIL)?.to_owned(), parts, frequent })
     }
 
     fn part(&self, tenant: &TenantId, number: u64) -> Key {

@@ -1,5 +1,5 @@
-//! Searches for the deliveries of a job, or for the one with a `webhook-id`: in the [index](super::index), and in the
-//! part of the log that it does not cover yet.
+//! Searches for the deliveries of a job or of a workflow, or for the one with a `webhook-id`: in the
+//! [index](super::index), and in the part of the log that it does not cover yet.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    index::{Hash, uncovered},
-    items::{DELIVERY, JOB_ID},
-    search::{Cursor, Filter, Page, Stretch, id, merge, moment},
+    index::{Hash, Segment, frequent_until, uncovered},
+    items::DELIVERY,
+    search::{Cursor, Filter, KeyRange, Page, Stretch, id, merge, moment},
     table::Log,
+    totals::after,
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{query_page, text},
+        dynamo::query_page,
         expression::{self, select},
     },
     error::Result,
     id::TenantId,
-    timestamp::Timestamp,
-    webhooks::delivery::{DeliveryId, Shard, kept_job_id},
+    webhooks::delivery::{DeliveryId, Shard},
 };
 
 /// The time for reading what the index does not cover. A read of a busy shard takes a few megabytes.
@@ -32,33 +32,52 @@ const MOST: usize = 1000;
 const PAGE: usize = 4000;
 
 impl Log {
-    /// Finds deliveries like [`Log::search`], if `filter` has a job or a `webhook-id`. If the part of the log that is not
-    /// covered is too large, the page ends where the search has stopped, like a page of a search.
-    pub(super) async fn look_up(
+    /// Searches like [`Log::search_once`], but uses the index as far as it contains `hash`.
+    pub(super) async fn search_indexed(
         &self,
         tenant: &TenantId,
         shards: &[Shard],
-        filter: &Filter,
-        cursor: Option<&Cursor>,
+        (filter, filtered): (&Filter, usize),
+        (hash, segments): (Hash, &[Segment]),
+        range: KeyRange,
         limit: usize,
-        now: Timestamp,
     ) -> Result<Page> {
-        let range = self.range(filter, cursor, now);
-        let segments = self.segments(tenant).await?;
+        if filter.job_id.is_some() || filter.webhook_id.is_some() {
+            return self.look_up(tenant, shards, (filter, hash), (segments, &range), limit).await;
+        }
+        let (is_indexed, older) = newest_part(segments, hash, &range);
+        let range = older.map_or_else(|| range.start().clone(), after)..=range.end().clone();
+        let mut page = match is_indexed {
+            true => self.look_up(tenant, shards, (filter, hash), (segments, &range), limit).await?,
+            false => self.search_once(tenant, shards, (filter, filtered), range, limit).await?,
+        };
+        page.next = page.next.or_else(|| older.map(Cursor::up_to));
+        Ok(page)
+    }
+
+    /// Finds deliveries with this hash that pass `filter`, newest first, in a range of moments whose segments contain the
+    /// hash. If the part of the range that is not covered is too large, the page ends where the search has stopped.
+    async fn look_up(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        (filter, hash): (&Filter, Hash),
+        (segments, range): (&[Segment], &KeyRange),
+        limit: usize,
+    ) -> Result<Page> {
         let (covered, uncovered) = {
-            let start = uncovered(&segments).clamp(range.start().clone(), range.end().clone());
+            let start = uncovered(segments).clamp(range.start().clone(), range.end().clone());
             (range.start().clone()..=start.clone(), start..=range.end().clone())
         };
+        let unread = if uncovered.start() < uncovered.end() { shards } else { &[] };
         let end = Instant::now() + TIME;
-        let reads = shards.iter().map(|shard| {
+        let reads = unread.iter().map(|shard| {
             let query = self.query_shard(tenant, *shard, &uncovered).consistent_read(true).scan_index_forward(false);
-            let of_job = filter.job_id.as_deref().map(|job| JOB_ID.equals(text(kept_job_id(job))));
-            let query = of_job.into_iter().fold(select(query, &[DELIVERY]), expression::filter);
+            let query = filter.condition().into_iter().fold(select(query, &[DELIVERY]), expression::filter);
             read_until(query, *shard, |id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id), end)
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect();
-        let (mut read, indexed): (Vec<_>, _) =
-            tokio::try_join!(reads, self.indexed(tenant, hash_of(filter), &segments, &covered))?;
+        let (mut read, indexed): (Vec<_>, _) = tokio::try_join!(reads, self.indexed(tenant, hash, segments, &covered))?;
         let is_here = |id: &DeliveryId| {
             let is_wanted = filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id);
             is_wanted && shards.iter().any(|shard| shard.destination == id.destination)
@@ -68,10 +87,25 @@ impl Log {
     }
 }
 
-fn hash_of(filter: &Filter) -> Hash {
-    match filter.webhook_id {
-        Some(id) => Hash::of_webhook_id(id),
-        None => Hash::of_job(filter.job_id.as_deref().unwrap_or_default()),
+impl Filter {
+    /// The hash by which deliveries that pass are looked up, if there is one.
+    pub(super) fn hash(&self) -> Option<Hash> {
+        let job = || self.job_id.as_deref().map(Hash::of_job);
+        let workflow = || self.workflow.as_deref().map(Hash::of_workflow);
+        self.webhook_id.map(Hash::of_webhook_id).or_else(job).or_else(workflow)
+    }
+}
+
+/// Whether the segments contain a workflow in the newest part of a range of moments, and the end of the older part, if
+/// that has to be searched in another way.
+fn newest_part<'a>(segments: &'a [Segment], workflow: Hash, range: &KeyRange) -> (bool, Option<&'a str>) {
+    let covered = segments.last().map_or("", Segment::end);
+    if covered < range.end().as_str() {
+        return (false, Some(covered).filter(|end| *end >= range.start().as_str()));
+    }
+    match frequent_until(segments, workflow, range) {
+        Some(until) if until >= range.end().as_str() => (false, None),
+        until => (true, until),
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Backlog {
 pub const MOST: usize = 10_000;
 /// The number of keys after which queries count, because they do not need keys.
 const READ: usize = 300;
+/// The number of keys that a query reads at a time, which fit into its page of a megabyte.
+const PAGE: usize = 4000;
 /// The statuses of undelivered deliveries.
 pub const STATUSES: [Status; 4] = [Status::Pending, Status::Failed, Status::Held, Status::Ended];
 const DOING: &str = "counting undelivered deliveries";
@@ -195,7 +197,7 @@ impl Log {
 async fn pages(query: QueryFluentBuilder, most: usize) -> Result<(Vec<QueryPage>, bool)> {
     let (mut pages, mut read, mut start) = (Vec::new(), 0, None);
     while read < most {
-        let page = query_page(query.clone().set_exclusive_start_key(start), most - read, DOING).await?;
+        let page = query_page(query.clone().set_exclusive_start_key(start), PAGE.min(most - read), DOING).await?;
         (read, start) = (read + page.read, page.last.clone());
         pages.push(page);
         if start.is_none() {

@@ -65,6 +65,11 @@ pub struct Page {
 pub struct Cursor(String);
 
 impl Cursor {
+    /// The start of a page before everything that is newer than `moment`.
+    pub(super) fn up_to(moment: &str) -> Self {
+        Self(just_after(moment))
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -111,8 +116,8 @@ pub(super) struct Stretch<T> {
 
 impl Log {
     /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. The page is full unless there
-    /// are no more, or the search took too long. The deliveries of a job, or with a `webhook-id`, are found through an
-    /// index.
+    /// are no more, or the search took too long. The deliveries of a job or of a rare workflow, or with a `webhook-id`, are
+    /// found through an index.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -122,15 +127,22 @@ impl Log {
         limit: usize,
         now: Timestamp,
     ) -> Result<Page> {
-        if filter.webhook_id.is_some() || filter.job_id.is_some() {
-            return self.look_up(tenant, shards, filter, cursor, limit, now).await;
-        }
+        let indexed = match filter.hash() {
+            Some(hash) => Some((hash, self.segments(tenant).await?)),
+            None => None,
+        };
         let (end, mut filtered, mut deliveries, mut cursor) =
             (Instant::now() + TIME, FILTERED, Vec::new(), cursor.cloned());
         loop {
             let range = self.range(filter, cursor.as_ref(), now);
             let left = limit.saturating_sub(deliveries.len());
-            let page = self.search_once(tenant, shards, (filter, filtered), range, left).await?;
+            let page = match &indexed {
+                Some((hash, segments)) => {
+                    let read = (filter, filtered);
+                    self.search_indexed(tenant, shards, read, (*hash, segments), range, left).await?
+                }
+                None => self.search_once(tenant, shards, (filter, filtered), range, left).await?,
+            };
             deliveries.extend(page.deliveries);
             cursor = page.next;
             if cursor.is_none() || deliveries.len() >= limit || Instant::now() >= end {
@@ -141,7 +153,7 @@ impl Log {
     }
 
     /// Like [`Self::search`], but reads each shard once, and about `filtered` items with a filter.
-    async fn search_once(
+    pub(super) async fn search_once(
         &self,
         tenant: &TenantId,
         shards: &[Shard],
@@ -227,9 +239,10 @@ impl Filter {
         self.event.is_some() || self.webhook_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// The filter condition for DynamoDB, except for what is looked up; `None` if every delivery passes.
-    fn condition(&self) -> Option<Condition> {
+    /// The filter condition for DynamoDB, except for the `webhook-id`; `None` if every delivery passes.
+    pub(super) fn condition(&self) -> Option<Condition> {
         let wanted = [
+            self.job_id.as_deref().map(|job| JOB_ID.equals(text(kept_job_id(job)))),
             self.status.map(|status| STATUS.equals(text(status))),
             self.event.map(|event| EVENT.equals(text(event.as_str()))),
             self.outcome.as_ref().map(|outcome| LAST_OUTCOME.equals(text(outcome))),
@@ -329,6 +342,17 @@ pub(super) fn just_before(moment: &str) -> String {
     }
 }
 
+/// The first possible delivery key after `moment`.
+fn just_after(moment: &str) -> String {
+    match moment.split_once('.') {
+        Some((at, hex)) => {
+            let id = u128::from_str_radix(hex, 16).unwrap_or_default();
+            format!("{at}.{:032x}", id.saturating_add(1))
+        }
+        None => format!("{moment}.{:032x}", 0),
+    }
+}
+
 /// The sort key of an item.
 pub(super) fn moment(item: &Item) -> Option<&str> {
     item.get(DELIVERY.name())?.as_s().ok().map(String::as_str)
@@ -351,6 +375,9 @@ mod tests {
         assert_eq!(Cursor::parse(moment).expect("a cursor").0, moment);
         assert_eq!(just_before(moment), "1769860800999.0123456789abcdef0123456789abcdee");
         assert_eq!(just_before("1769860800999.00000000000000000000000000000000"), "1769860800999");
+        for moment in [moment, "1769860800999"] {
+            assert_eq!(just_before(&just_after(moment)), moment);
+        }
         for other in ["", "1769860800999", "x.0123456789abcdef0123456789abcdef", &format!("{moment}.")] {
             assert!(Cursor::parse(other).is_err(), "{other}");
         }

@@ -1,4 +1,4 @@
-//! Deliveries are found by job and by `webhook-id` in a log of any size.
+//! Deliveries are found by job, by workflow and by `webhook-id` in a log of any size.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ async fn page(world: &World, tenant: &Tenant, fields: Value) -> Vec<String> {
     ids(page.ok())
 }
 
-/// Writes two deliveries of a job an hour ago, and 3,000 deliveries since then to one of the endpoints.
+/// Writes two deliveries of a job and of a rare workflow an hour ago, and 3,000 deliveries since then to one of the
+/// endpoints, of a frequent workflow.
 async fn beside_many(world: &World) -> (Tenant, Vec<Delivery>, Book) {
     let tenant = world.tenant("acme").await;
     let [one, other] = [
@@ -45,12 +46,13 @@ async fn beside_many(world: &World) -> (Tenant, Vec<Delivery>, Book) {
         world.endpoint(&tenant, "https://example.com/2", "s").await,
     ];
     let book = Book::of(world);
-    let sought =
-        [Draft::to(&one, book.ago(HOUR), "sought"), Draft::to(&other, book.ago(HOUR), "sought").status(Status::Failed)];
-    let sought = book.write(&tenant, sought).await;
+    let [one_sought, other_sought] =
+        [&one, &other].map(|to| Draft::to(to, book.ago(HOUR), "sought").workflow("monthly-report"));
+    let sought = book.write(&tenant, [one_sought, other_sought.status(Status::Failed)]).await;
     for some in 0..30_u32 {
         let drafts = (0..100).map(|number| {
-            Draft::to(&one, book.ago(SECOND * (3000 - some * 100 - number)), format!("job-{some}-{number}"))
+            let at = book.ago(SECOND * (3000 - some * 100 - number));
+            Draft::to(&one, at, format!("job-{some}-{number}")).workflow("import")
         });
         book.write(&tenant, drafts).await;
     }
@@ -91,6 +93,30 @@ async fn a_job_is_found_in_one_call_among_many_deliveries() {
             assert_eq!(page(&world, &tenant, unknown).await.len(), 0);
         }
         assert_eq!(page(&world, &other, job.clone()).await.len(), 0, "it belongs to another organization");
+    }
+}
+
+/// A rare workflow is found through the index, a frequent one in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rare_workflow_is_found_in_one_call_among_many_deliveries() {
+    let world = World::metered().await;
+    let (tenant, sought, book) = beside_many(&world).await;
+    let rare = json!({"workflow": "monthly-report"});
+    for is_indexed in [false, true] {
+        if is_indexed {
+            book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+        }
+        let _before = world.units();
+        assert_eq!(page(&world, &tenant, rare.clone()).await, newest_first(&sought));
+        let units = world.units().read;
+        // The last three minutes, a part of the index, and two states, instead of 3,000 deliveries.
+        assert_eq!(units < 100.0, is_indexed, "{units}");
+        let failed = json!({"workflow": "monthly-report", "status": "failed"});
+        assert_eq!(page(&world, &tenant, failed).await, [sought[1].id.to_string()]);
+        assert_eq!(page(&world, &tenant, json!({"workflow": "Monthly-Report"})).await.len(), 0);
+        let frequent = world.rpc(&tenant.key, "deliveries/list", json!({"workflow": "import", "limit": 100})).await;
+        assert_eq!(ids(frequent.ok()).len(), 100);
+        assert_eq!(pages(&world, &tenant, json!({"workflow": "import", "limit": 100})).await.concat().len(), 3000);
     }
 }
 
@@ -201,7 +227,8 @@ async fn the_sweep_writes_the_index_that_a_delivery_requests() {
     assert_eq!(page(&world, &tenant, json!({"job_id": job.to_string()})).await.len(), 1);
 }
 
-/// Whatever is written between the sweeps, the pages of a search are the deliveries of the job, newest first.
+/// Whatever is written between the sweeps, the pages of a search are the deliveries of the job, newest first. The same
+/// holds for workflows that are rare in some segments and frequent in others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_is_exact_between_any_sweeps() {
     let world = World::start().await;
@@ -210,16 +237,21 @@ async fn a_search_is_exact_between_any_sweeps() {
         let tenant = world.tenant(&format!("t{seed}")).await;
         let (book, shards) = (Book::of(&world), shards(&world, &tenant).await);
         let (mut now, mut of_job, mut number) = (book.ago(HOUR), vec![Vec::new(); 4], 0);
+        let mut of_workflow = vec![Vec::new(); 2];
         for _ in 0..rng.u32(1..6) {
-            let drafts = (0..rng.u32(0..40)).map(|_| {
+            let share = rng.u32(0..100);
+            let drafts = (0..rng.u32(0..80)).map(|_| {
                 number += 1;
                 // Each at another time, because a delivery is identified by its job and its time.
                 let at = now.before(SECOND * rng.u32(0..59) + Duration::from_millis(number));
-                Draft::to_callback(rng.u8(0..8), at, format!("job-{}", rng.u32(0..4)))
+                let workflow = format!("workflow-{}", u8::from(rng.u32(0..100) < share));
+                Draft::to_callback(rng.u8(0..8), at, format!("job-{}", rng.u32(0..4))).workflow(&workflow)
             });
             let drafts: Vec<_> = drafts.collect();
             for delivery in book.write(&tenant, drafts).await {
                 let job = delivery.job_id.strip_prefix("job-").and_then(|job| job.parse::<usize>().ok());
+                let workflow = delivery.workflow.as_deref() == Some("workflow-1");
+                of_workflow[usize::from(workflow)].push(delivery.clone());
                 of_job[job.expect("a number")].push(delivery);
             }
             now = now.after(MINUTE * 3);
@@ -233,6 +265,12 @@ async fn a_search_is_exact_between_any_sweeps() {
         for (job, expected) in of_job.iter().enumerate() {
             let pages = pages(&world, &tenant, json!({"job_id": format!("job-{job}"), "limit": 3})).await;
             assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, job-{job}");
+        }
+        for (workflow, expected) in of_workflow.iter().enumerate() {
+            let fields = json!({"workflow": format!("workflow-{workflow}"), "limit": 9});
+            let pages = pages(&world, &tenant, fields).await;
+            assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, workflow-{workflow}");
+            assert!(pages.iter().rev().skip(1).all(|page| page.len() == 9), "seed {seed}: all but the last are full");
         }
         let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"since": book.ago(HOUR * 3)})).await;
         assert_eq!(stats.ok()["total"]["delivered"], of_job.concat().len(), "seed {seed}");
