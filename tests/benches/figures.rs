@@ -43,6 +43,10 @@ mod volume;
 #[path = "figures/whole.rs"]
 mod whole;
 
+/// The allocator of `cargo local`, because some figures measure its tables in this process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use build::Binaries;
 use table::Table;
 use tests::World;

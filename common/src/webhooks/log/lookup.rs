@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{
     index::{Hash, Segment, frequent_until, uncovered},
     items::DELIVERY,
-    search::{Cursor, Filter, KeyRange, Page, Stretch, id, merge, moment},
+    search::{Cursor, Filter, KeyRange, Page, Sought, Stretch, id, merge, moment},
     table::Log,
     totals::after,
 };
@@ -20,7 +20,6 @@ use crate::{
         expression::{self, select},
     },
     error::Result,
-    id::TenantId,
     webhooks::delivery::{DeliveryId, Shard},
 };
 
@@ -31,40 +30,53 @@ const MOST: usize = 1000;
 /// The number of deliveries to read at a time. A read ends after a megabyte, too.
 const PAGE: usize = 4000;
 
+/// The hash of what is sought, and the segments of the index.
+pub(super) struct Lookup {
+    hash: Hash,
+    segments: Vec<Segment>,
+}
+
 impl Log {
-    /// Searches like [`Log::search_once`], but uses the index as far as it contains `hash`.
-    pub(super) async fn search_indexed(
+    /// Reads the segments of the index, if it can be used to find these deliveries.
+    pub(super) async fn lookup(&self, sought: &Sought<'_>) -> Result<Option<Lookup>> {
+        match sought.filter.hash() {
+            Some(hash) => Ok(Some(Lookup { hash, segments: self.segments(sought.tenant).await? })),
+            None => Ok(None),
+        }
+    }
+
+    /// Searches like [`Log::search_once`], but uses the index as far as it contains the hash.
+    pub(super) async fn look_up(
         &self,
-        tenant: &TenantId,
-        shards: &[Shard],
-        (filter, filtered): (&Filter, usize),
-        (hash, segments): (Hash, &[Segment]),
+        sought: &Sought<'_>,
+        lookup: &Lookup,
+        filtered: usize,
         range: KeyRange,
         limit: usize,
     ) -> Result<Page> {
-        if filter.job_id.is_some() || filter.webhook_id.is_some() {
-            return self.look_up(tenant, shards, (filter, hash), (segments, &range), limit).await;
+        if sought.filter.job_id.is_some() || sought.filter.webhook_id.is_some() {
+            return self.find_indexed(sought, lookup, &range, limit).await;
         }
-        let (is_indexed, older) = newest_part(segments, hash, &range);
+        let (is_indexed, older) = lookup.newest_part(&range);
         let range = older.map_or_else(|| range.start().clone(), after)..=range.end().clone();
         let mut page = match is_indexed {
-            true => self.look_up(tenant, shards, (filter, hash), (segments, &range), limit).await?,
-            false => self.search_once(tenant, shards, (filter, filtered), range, limit).await?,
+            true => self.find_indexed(sought, lookup, &range, limit).await?,
+            false => self.search_once(sought, filtered, range, limit).await?,
         };
         page.next = page.next.or_else(|| older.map(Cursor::up_to));
         Ok(page)
     }
 
-    /// Finds deliveries with this hash that pass `filter`, newest first, in a range of moments whose segments contain the
-    /// hash. If the part of the range that is not covered is too large, the page ends where the search has stopped.
-    async fn look_up(
+    /// Finds deliveries, newest first, in a range of moments whose segments contain the hash. If the part of the range
+    /// that is not covered is too large, the page ends where the search has stopped.
+    async fn find_indexed(
         &self,
-        tenant: &TenantId,
-        shards: &[Shard],
-        (filter, hash): (&Filter, Hash),
-        (segments, range): (&[Segment], &KeyRange),
+        sought: &Sought<'_>,
+        Lookup { hash, segments }: &Lookup,
+        range: &KeyRange,
         limit: usize,
     ) -> Result<Page> {
+        let Sought { tenant, shards, filter } = *sought;
         let (covered, uncovered) = {
             let start = uncovered(segments).clamp(range.start().clone(), range.end().clone());
             (range.start().clone()..=start.clone(), start..=range.end().clone())
@@ -77,7 +89,8 @@ impl Log {
             read_until(query, *shard, |id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id), end)
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect();
-        let (mut read, indexed): (Vec<_>, _) = tokio::try_join!(reads, self.indexed(tenant, hash, segments, &covered))?;
+        let (mut read, indexed): (Vec<_>, _) =
+            tokio::try_join!(reads, self.indexed(tenant, *hash, segments, &covered))?;
         let is_here = |id: &DeliveryId| {
             let is_wanted = filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id);
             is_wanted && shards.iter().any(|shard| shard.destination == id.destination)
@@ -87,25 +100,27 @@ impl Log {
     }
 }
 
-impl Filter {
-    /// The hash by which deliveries that pass are looked up, if there is one.
-    pub(super) fn hash(&self) -> Option<Hash> {
-        let job = || self.job_id.as_deref().map(Hash::of_job);
-        let workflow = || self.workflow.as_deref().map(Hash::of_workflow);
-        self.webhook_id.map(Hash::of_webhook_id).or_else(job).or_else(workflow)
+impl Lookup {
+    /// Whether the segments contain a workflow in the newest part of a range of moments, and the end of the older part, if
+    /// that has to be searched in another way.
+    fn newest_part(&self, range: &KeyRange) -> (bool, Option<&str>) {
+        let covered = self.segments.last().map_or("", Segment::end);
+        if covered < range.end().as_str() {
+            return (false, Some(covered).filter(|end| *end >= range.start().as_str()));
+        }
+        match frequent_until(&self.segments, self.hash, range) {
+            Some(until) if until >= range.end().as_str() => (false, None),
+            until => (true, until),
+        }
     }
 }
 
-/// Whether the segments contain a workflow in the newest part of a range of moments, and the end of the older part, if
-/// that has to be searched in another way.
-fn newest_part<'a>(segments: &'a [Segment], workflow: Hash, range: &KeyRange) -> (bool, Option<&'a str>) {
-    let covered = segments.last().map_or("", Segment::end);
-    if covered < range.end().as_str() {
-        return (false, Some(covered).filter(|end| *end >= range.start().as_str()));
-    }
-    match frequent_until(segments, workflow, range) {
-        Some(until) if until >= range.end().as_str() => (false, None),
-        until => (true, until),
+impl Filter {
+    /// The hash by which deliveries that pass are looked up, if there is one.
+    fn hash(&self) -> Option<Hash> {
+        let job = || self.job_id.as_deref().map(Hash::of_job);
+        let workflow = || self.workflow.as_deref().map(Hash::of_workflow);
+        self.webhook_id.map(Hash::of_webhook_id).or_else(job).or_else(workflow)
     }
 }
 

@@ -107,6 +107,13 @@ const LISTED: [Attribute; 12] = [
 /// A range of keys to read from a shard.
 pub(super) type KeyRange = RangeInclusive<String>;
 
+/// The deliveries that a search looks for.
+pub(super) struct Sought<'a> {
+    pub(super) tenant: &'a TenantId,
+    pub(super) shards: &'a [Shard],
+    pub(super) filter: &'a Filter,
+}
+
 /// A part of the log, newest first.
 pub(super) struct Stretch<T> {
     pub(super) found: Vec<T>,
@@ -127,21 +134,16 @@ impl Log {
         limit: usize,
         now: Timestamp,
     ) -> Result<Page> {
-        let indexed = match filter.hash() {
-            Some(hash) => Some((hash, self.segments(tenant).await?)),
-            None => None,
-        };
+        let sought = Sought { tenant, shards, filter };
+        let lookup = self.lookup(&sought).await?;
         let (end, mut filtered, mut deliveries, mut cursor) =
             (Instant::now() + TIME, FILTERED, Vec::new(), cursor.cloned());
         loop {
             let range = self.range(filter, cursor.as_ref(), now);
             let left = limit.saturating_sub(deliveries.len());
-            let page = match &indexed {
-                Some((hash, segments)) => {
-                    let read = (filter, filtered);
-                    self.search_indexed(tenant, shards, read, (*hash, segments), range, left).await?
-                }
-                None => self.search_once(tenant, shards, (filter, filtered), range, left).await?,
+            let page = match &lookup {
+                Some(lookup) => self.look_up(&sought, lookup, filtered, range, left).await?,
+                None => self.search_once(&sought, filtered, range, left).await?,
             };
             deliveries.extend(page.deliveries);
             cursor = page.next;
@@ -155,12 +157,12 @@ impl Log {
     /// Like [`Self::search`], but reads each shard once, and about `filtered` items with a filter.
     pub(super) async fn search_once(
         &self,
-        tenant: &TenantId,
-        shards: &[Shard],
-        (filter, filtered): (&Filter, usize),
+        sought: &Sought<'_>,
+        filtered: usize,
         range: KeyRange,
         limit: usize,
     ) -> Result<Page> {
+        let Sought { tenant, shards, filter } = *sought;
         match filter.status {
             None | Some(Status::Delivered) => {
                 let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
