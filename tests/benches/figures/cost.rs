@@ -43,7 +43,7 @@ const TOGETHER: usize = 10;
 /// minute and again 15 minutes later, and then the state of the delivery, eventually consistent, for half a unit.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
 /// Units that `deliveries-wake` uses to add a delivery to the index of jobs: it reads the state, of a kilobyte, and
-/// writes two entries of 49 bytes, in parts of about four kilobytes.
+/// writes two entries of 49 bytes, in parts of about three kilobytes. For a rare workflow, it writes a third entry.
 const INDEX_READS: f64 = 1.0 / 4.0;
 const INDEX_WRITES: f64 = 2.0 * 49.0 / 1024.0;
 /// Records per invocation: the largest batch that the template permits, and a single one.
