@@ -104,7 +104,8 @@ pub(crate) async fn end(session: &Api) {
 /// organization key, to a member: otherwise, the command would affect a different account than the person expects.
 pub(crate) async fn with_session<T>(
     api: &Api,
-    (has_browser, is_json): (bool, bool),
+    has_browser: bool,
+    is_json: bool,
     act: impl AsyncFnOnce(&Api) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     if has_browser && !has_person() {

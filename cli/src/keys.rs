@@ -42,7 +42,7 @@ pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), F
                 scopes: (!scopes.is_empty()).then_some(scopes),
                 ..CreateKey::new(name)
             };
-            let issued = with_session(api, (!no_browser, is_json), async |session| session.call(&call).await).await?;
+            let issued = with_session(api, !no_browser, is_json, async |session| session.call(&call).await).await?;
             if is_json {
                 return Ok(say_json(&issued)?);
             }

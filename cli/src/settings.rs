@@ -23,7 +23,7 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
     let found = match settings.require_two_factor {
         // Only a session can change this setting.
         Some(_) => {
-            with_session(api, (!settings.no_browser, is_json), async |session| session.call(&change).await).await?
+            with_session(api, !settings.no_browser, is_json, async |session| session.call(&change).await).await?
         }
         None => api.call(&change).await?,
     };

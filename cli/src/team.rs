@@ -30,13 +30,13 @@ const COLUMNS: &[Column] = &[
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: bool) -> Result<(), Failure> {
     match command {
         Team::List => list(api, is_json).await,
-        Team::Invitations { no_browser } => moving::list(api, (!no_browser, is_json)).await,
+        Team::Invitations { no_browser } => moving::list(api, !no_browser, is_json).await,
         Team::Accept { invitation, delete_organization, yes, no_browser } => {
-            let ui = (!no_browser, is_json);
-            moving::accept(api, config, invitation.as_deref(), delete_organization, yes, ui).await
+            let invitation = invitation.as_deref();
+            moving::accept(api, config, invitation, delete_organization, yes, !no_browser, is_json).await
         }
         Team::Decline { invitation, no_browser } => {
-            moving::decline(api, invitation.as_deref(), (!no_browser, is_json)).await
+            moving::decline(api, invitation.as_deref(), !no_browser, is_json).await
         }
         Team::Invite { email, role } => {
             let invited = api.call(&Invite::new(Email::from(email), role)).await?;

@@ -132,14 +132,15 @@ impl Story {
         self.line('>', &brief(&body, &["event", "job_id", "status", "result"]));
         self.answered(StatusCode::NO_CONTENT, "");
 
-        self.resend(stack, (tenant, key), &mut deliveries, &is_down).await
+        self.resend(stack, tenant, key, &mut deliveries, &is_down).await
     }
 
     /// A delivery that fails, and is resent.
     async fn resend(
         &self,
         stack: &Stack,
-        (tenant, key): (&str, &str),
+        tenant: &str,
+        key: &str,
         deliveries: &mut Deliveries,
         is_down: &AtomicBool,
     ) -> Result<()> {

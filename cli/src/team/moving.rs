@@ -28,11 +28,12 @@ const COLUMNS: &[Column] = &[
     Column::new("ID"),
 ];
 
-/// Prints the invitations for the user who approves the command. `ui` contains whether there is a browser, and whether
-/// a program reads the output.
-pub(super) async fn list(api: &Api, ui: (bool, bool)) -> Result<(), Failure> {
-    let received = with_session(api, ui, async |session| session.call(&ReceivedInvitations::new()).await).await?;
-    if ui.1 {
+/// Prints the invitations for the user who approves the command.
+pub(super) async fn list(api: &Api, has_browser: bool, is_json: bool) -> Result<(), Failure> {
+    let received =
+        with_session(api, has_browser, is_json, async |session| session.call(&ReceivedInvitations::new()).await)
+            .await?;
+    if is_json {
         return Ok(say_json(&received)?);
     }
     if received.is_empty() {
@@ -57,13 +58,14 @@ pub(super) async fn accept(
     typed: Option<&str>,
     may_delete: bool,
     is_confirmed: bool,
-    ui: (bool, bool),
+    has_browser: bool,
+    is_json: bool,
 ) -> Result<(), Failure> {
     can_confirm(is_confirmed)?;
     let stored = config.service(&api.origin());
     // The stored key stops working when the account moves.
     let needs_key = stored.key.is_some() && !api.has_key_of_environment();
-    let (accepted, organization, key) = with_session(api, ui, async |session| {
+    let (accepted, organization, key) = with_session(api, has_browser, is_json, async |session| {
         let (who, invitation) = (identity(session).await?, find(session, typed).await?);
         let (from, to) = (cell(&who.organization.name), cell(&invitation.organization_name));
         let email = cell(&invitation.email);
@@ -112,17 +114,17 @@ pub(super) async fn accept(
     }
     let meaning =
         format!("{} is now {} of {organization}.", cell(&accepted.member.user.email), cell(&accepted.member.role));
-    Ok(tell(&accepted, ui.1, &meaning)?)
+    Ok(tell(&accepted, is_json, &meaning)?)
 }
 
-pub(super) async fn decline(api: &Api, typed: Option<&str>, ui: (bool, bool)) -> Result<(), Failure> {
-    let (declined, organization) = with_session(api, ui, async |session| {
+pub(super) async fn decline(api: &Api, typed: Option<&str>, has_browser: bool, is_json: bool) -> Result<(), Failure> {
+    let (declined, organization) = with_session(api, has_browser, is_json, async |session| {
         let invitation = find(session, typed).await?;
         let organization = cell(&invitation.organization_name);
         Ok((session.call(&RejectInvitation::new(invitation.id)).await?, organization))
     })
     .await?;
-    Ok(tell(&declined, ui.1, &format!("Declined the invitation from {organization}."))?)
+    Ok(tell(&declined, is_json, &format!("Declined the invitation from {organization}."))?)
 }
 
 /// Finds the invitation with this id, or from the organization with this slug. If neither is given, finds the only

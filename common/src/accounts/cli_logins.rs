@@ -159,7 +159,8 @@ impl CliLogins {
     pub async fn take(
         &self,
         login: &CliLogin,
-        (users, user): (&Users, &User),
+        users: &Users,
+        user: &User,
         device: &Device,
         now: Timestamp,
     ) -> Result<Option<(Session, Token)>> {

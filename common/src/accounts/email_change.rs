@@ -255,7 +255,8 @@ impl EmailChanges {
     pub async fn undo(
         &self,
         token: &Token,
-        (organizations, hasher): (&Organizations, &Hasher),
+        organizations: &Organizations,
+        hasher: &Hasher,
         now: Timestamp,
     ) -> Result<Option<User>> {
         for _ in 0..ATTEMPTS {

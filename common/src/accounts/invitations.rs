@@ -271,7 +271,7 @@ impl Invitations {
     /// # Errors
     /// The invitation does not exist, has expired or was used.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Pending> {
-        let invitation = linked_item(&self.dynamodb, (&self.invitations, &self.organizations), id, slug).await?;
+        let invitation = linked_item(&self.dynamodb, &self.invitations, &self.organizations, id, slug).await?;
         let record = Record::new("invitation", &invitation);
         let organization: TenantId = record.parsed(ORGANIZATION_ID)?;
         if record.text(STATUS)? != PENDING {
@@ -348,7 +348,8 @@ impl Invitations {
 /// error, so callers cannot probe for ids.
 async fn linked_item(
     dynamodb: &Client,
-    (invitations, organizations): (&String, &String),
+    invitations: &String,
+    organizations: &String,
     id: InvitationId,
     slug: &Slug,
 ) -> Result<Item> {

@@ -111,7 +111,9 @@ impl PasswordResets {
         user: &User,
         token: &Token,
         new: Password,
-        (hasher, keys, organizations): (&Hasher, &ApiKeys, &Organizations),
+        hasher: &Hasher,
+        keys: &ApiKeys,
+        organizations: &Organizations,
         base: &BaseUrl,
     ) -> Result<Vec<KeyRecord>> {
         let password = hasher.hash(new).await?;

@@ -297,7 +297,8 @@ impl Sessions {
     pub async fn change_password(
         &self,
         user: &User,
-        (old, new): (&PasswordHash, &PasswordHash),
+        old: &PasswordHash,
+        new: &PasswordHash,
         device: &Device,
         now: Timestamp,
     ) -> Result<Token> {

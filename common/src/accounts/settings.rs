@@ -42,13 +42,14 @@ impl Settings {
     /// The address was changed too often, or `by` is no longer an owner.
     pub async fn change(
         &self,
-        (id, by): (&TenantId, Option<&User>),
+        id: &TenantId,
+        by: Option<&User>,
         change: SettingsChange,
         base: &BaseUrl,
     ) -> Result<Organization> {
         let own = change.debug_notification_email.clone();
         let own = own.filter(|address| by.is_some_and(|by| by.email_verified && by.email == *address));
-        let organization = self.apply((id, by), change, base).await?;
+        let organization = self.apply(id, by, change, base).await?;
         if let Some(address) = own
             && self.consents.is_stopped(id, &address).await?
         {
@@ -60,7 +61,8 @@ impl Settings {
 
     async fn apply(
         &self,
-        (id, by): (&TenantId, Option<&User>),
+        id: &TenantId,
+        by: Option<&User>,
         change: SettingsChange,
         base: &BaseUrl,
     ) -> Result<Organization> {
@@ -73,7 +75,7 @@ impl Settings {
             if change.debug_notification_email.is_some() && attempt == 0 {
                 self.attempts.count_notified(id, Timestamp::now()).await?;
             }
-            if self.organizations.change_settings(&before, &change, (&self.users, by)).await? {
+            if self.organizations.change_settings(&before, &change, &self.users, by).await? {
                 if let Some(is_required) = change.require_two_factor {
                     self.requirement.copy(id, is_required).await?;
                 }

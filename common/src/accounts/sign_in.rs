@@ -91,13 +91,14 @@ impl SignIns {
     pub async fn change_password(
         &self,
         user: &User,
-        (current, new): (Guess, Password),
+        current: Guess,
+        new: Password,
         device: &Device,
         now: Timestamp,
     ) -> Result<Token> {
         let old = self.confirm(user, current, now).await?;
         let new = self.hasher.hash(new).await?;
-        self.sessions.change_password(user, (&old, &new), device, now).await
+        self.sessions.change_password(user, &old, &new, device, now).await
     }
 
     /// Checks the password of the signed-in `user`, and returns its hash. Each attempt is counted.

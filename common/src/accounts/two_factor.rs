@@ -119,12 +119,7 @@ impl TwoFactor {
     ///
     /// # Errors
     /// Same as [`SignIns::confirm`]; the address is not verified; or a second factor is already enabled.
-    pub async fn enroll(
-        &self,
-        user: &User,
-        (sign_ins, password): (&SignIns, Guess),
-        now: Timestamp,
-    ) -> Result<Enrollment> {
+    pub async fn enroll(&self, user: &User, sign_ins: &SignIns, password: Guess, now: Timestamp) -> Result<Enrollment> {
         user.check_verified()?;
         sign_ins.confirm(user, password, now).await?;
         let (secret, codes) = (TotpSecret::generate(), BackupCodes::generate());
@@ -149,7 +144,8 @@ impl TwoFactor {
     pub async fn link(
         &self,
         user: &User,
-        (sign_ins, password): (&SignIns, Guess),
+        sign_ins: &SignIns,
+        password: Guess,
         device: &Device,
         base: &BaseUrl,
         now: Timestamp,
@@ -207,7 +203,7 @@ impl TwoFactor {
             .set_all(codes.map(|codes| (BACKUP_CODES, stored(codes, user))))
             .only_if(TOTP_SECRET.equals(text(secret.reveal().as_str())))
             .only_if(TWO_FACTOR_SINCE.is_absent());
-        let token = self.restart(user, (enable, Action::TwoFactorEnabled), wrong, device, now).await?;
+        let token = self.restart(user, enable, Action::TwoFactorEnabled, wrong, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Enabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -220,7 +216,8 @@ impl TwoFactor {
     pub async fn disable(
         &self,
         user: &User,
-        (sign_ins, password): (&SignIns, Guess),
+        sign_ins: &SignIns,
+        password: Guess,
         device: &Device,
         base: &BaseUrl,
         now: Timestamp,
@@ -232,7 +229,7 @@ impl TwoFactor {
             return if is_ended { Ok(None) } else { Err(Error::Busy) };
         }
         let disable = self.sessions.next_epoch(user).remove(FACTOR).only_if(TWO_FACTOR_SINCE.exists());
-        let token = self.restart(user, (disable, Action::TwoFactorDisabled), Error::Busy, device, now).await?;
+        let token = self.restart(user, disable, Action::TwoFactorDisabled, Error::Busy, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Disabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -245,7 +242,8 @@ impl TwoFactor {
     pub async fn renew_codes(
         &self,
         user: &User,
-        (sign_ins, password): (&SignIns, Guess),
+        sign_ins: &SignIns,
+        password: Guess,
         device: &Device,
         base: &BaseUrl,
         now: Timestamp,
@@ -360,7 +358,8 @@ impl TwoFactor {
     async fn restart(
         &self,
         user: &User,
-        (change, action): (Update, Action),
+        change: Update,
+        action: Action,
         refusal: Error,
         device: &Device,
         now: Timestamp,

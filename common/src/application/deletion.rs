@@ -29,7 +29,7 @@ impl Deletions {
     /// # Errors
     /// The password is wrong, or there were too many attempts. [`Conflict::LastOwner`]: the other members would be left
     /// without an owner. [`Error::Unauthorized`]: the account was deleted.
-    pub async fn delete(&self, user: &User, (sign_ins, password): (&SignIns, Guess), now: Timestamp) -> Result<()> {
+    pub async fn delete(&self, user: &User, sign_ins: &SignIns, password: Guess, now: Timestamp) -> Result<()> {
         sign_ins.confirm(user, password, now).await?;
         let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
             Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(user, now).await,

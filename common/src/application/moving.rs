@@ -40,7 +40,8 @@ impl Moving {
     pub async fn accept(
         &self,
         user: &User,
-        (id, may_end): (InvitationId, bool),
+        id: InvitationId,
+        may_end: bool,
         device: &Device,
         base: &BaseUrl,
         now: Timestamp,

@@ -69,7 +69,7 @@ impl Erasure<'_> {
         let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
-            .search(None, &filter, cursor, (TIME, usize::MAX), |delivery| match delivery.can_be_erased(now) {
+            .search(None, &filter, cursor, TIME, usize::MAX, |delivery| match delivery.can_be_erased(now) {
                 false => Err(Error::Conflict(Conflict::DeliveryPending)),
                 true => Ok(true),
             })
@@ -105,7 +105,7 @@ impl Erasure<'_> {
         let (end, mut count, mut next) = (Instant::now() + TIME, 0, cursor);
         // Page by page, so that an interrupted call has finished all but the last.
         loop {
-            let (ids, more) = self.search(endpoint, &filter, next.take(), (Duration::ZERO, PAGE), is_wanted).await?;
+            let (ids, more) = self.search(endpoint, &filter, next.take(), Duration::ZERO, PAGE, is_wanted).await?;
             let erased = self.erase(ids, true, more, failures).await?;
             count += erased.count;
             next = erased.next;
@@ -151,7 +151,8 @@ impl Erasure<'_> {
         endpoint: Option<EndpointId>,
         filter: &Filter,
         mut cursor: Option<Cursor>,
-        (time, most): (Duration, usize),
+        time: Duration,
+        most: usize,
         is_wanted: impl Fn(&Delivery) -> Result<bool>,
     ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
         let Self { endpoints, log, tenant, now } = self;

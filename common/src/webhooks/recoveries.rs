@@ -132,7 +132,7 @@ impl Recoveries {
         for endpoint in endpoints {
             if resent.iter().any(|delivery| delivery.webhook_endpoint_id == Some(endpoint.id)) {
                 let (of, gate) = (Gated::Endpoint(endpoint.id), endpoint.health.gate);
-                self.endpoints.shift_gate(tenant, of, gate, (Shown::Expected, now), now).await?;
+                self.endpoints.shift_gate(tenant, of, gate, Shown::Expected, now, now).await?;
             }
         }
         Ok(())

@@ -74,8 +74,7 @@ async fn handle(app: Arc<App>, call: Call<SignedIn>, Input { link, may_end }: In
     user.check_verified()?;
     // The organization is read before the move: a failure afterwards would look as if the user had not moved.
     let (_, organization) = app.links.find(link.invitation, &link.slug).await?;
-    let accepting = (link.invitation, may_end);
-    app.moving.accept(user, accepting, &call.device(), &call.base, Timestamp::now()).await?;
+    app.moving.accept(user, link.invitation, may_end, &call.device(), &call.base, Timestamp::now()).await?;
     Ok(Output {
         organization_id: organization.id,
         organization_name: organization.name,

@@ -49,7 +49,7 @@ struct Changed {
 async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Result<WithCookies<Changed>> {
     let (user, now) = (call.caller.user.clone(), Timestamp::now());
     let device = call.device();
-    let token = app.sign_ins.change_password(&user, (input.current, input.new), &device, now).await?;
+    let token = app.sign_ins.change_password(&user, input.current, input.new, &device, now).await?;
     app.alerts.password_changed(&user, &device, &call.base, now).await;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Changed { token: token.reveal().to_owned(), user: user.into() }, cookies })

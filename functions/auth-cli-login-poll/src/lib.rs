@@ -77,7 +77,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<CliLogin>
     if !user.email_verified {
         return Ok(CliLogin::Pending);
     }
-    let taken = app.logins.take(&login, (&app.users, &user), &call.device(), now).await?;
+    let taken = app.logins.take(&login, &app.users, &user, &call.device(), now).await?;
     let Some((session, token)) = taken else { return Ok(CliLogin::Expired) };
     app.alerts.client_signed_in(&user, &login, &call.base, now).await;
     Ok(CliLogin::Approved {

@@ -95,7 +95,7 @@ async fn choose(app: Arc<App>, call: Call<()>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
     app.resets
-        .reset(&user, &token, input.new, (app.sign_ins.hasher(), &app.keys, &app.organizations), &call.base)
+        .reset(&user, &token, input.new, app.sign_ins.hasher(), &app.keys, &app.organizations, &call.base)
         .await?;
     Ok(Status::DONE)
 }

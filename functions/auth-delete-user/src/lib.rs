@@ -76,7 +76,7 @@ pub struct Output {
 }
 
 async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<WithCookies<Output>> {
-    app.deletions.delete(&call.caller.user, (&app.sign_ins, input.password), Timestamp::now()).await?;
+    app.deletions.delete(&call.caller.user, &app.sign_ins, input.password, Timestamp::now()).await?;
     let body = Output { success: true, message: "User deleted" };
     Ok(WithCookies { body, cookies: vec![cleared_cookie(&call.base)] })
 }

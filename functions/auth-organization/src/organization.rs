@@ -126,7 +126,7 @@ async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<acc
 async fn rename(app: Arc<App>, call: Call<Caller>, input: NewName) -> Result<account::Organization> {
     let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
-    Ok(app.organizations.rename((&app.users, owner), &input.name).await?.into())
+    Ok(app.organizations.rename(&app.users, owner, &input.name).await?.into())
 }
 
 async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullView> {

@@ -192,8 +192,8 @@ async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Rec
 }
 
 async fn join(app: Arc<App>, call: Call<SignedIn>, input: Acceptance) -> Result<Accepted> {
-    let (accepting, now) = ((input.invitation, input.may_end), Timestamp::now());
-    let moved = app.moving.accept(&call.caller.user, accepting, &call.device(), &call.base, now).await?;
+    let (user, now) = (&call.caller.user, Timestamp::now());
+    let moved = app.moving.accept(user, input.invitation, input.may_end, &call.device(), &call.base, now).await?;
     Ok(Accepted { invitation: shown(moved.invited), member: moved.member.into() })
 }
 

@@ -140,13 +140,13 @@ async fn change_email(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<
 }
 
 async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
-    let passwords = form.read(|fields| {
+    let (current, new) = form.read(|fields| {
         let current = fields.text("currentPassword", |text| Ok(Guess::new(text)));
         let new = fields.text("newPassword", Password::parse);
         Ok((current?, new?))
     })?;
     let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
-    let token = app.sign_ins.change_password(user, passwords, &device, now).await?;
+    let token = app.sign_ins.change_password(user, current, new, &device, now).await?;
     app.alerts.password_changed(user, &device, &call.base, now).await;
     Ok(Reply::Redirect { to: format!("{HERE}?did=password"), cookies: vec![session_cookie(&call.base, &token)] })
 }
@@ -172,7 +172,7 @@ async fn leave(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
 
 async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let password = confirmed(form)?;
-    app.deletions.delete(&call.caller.user, (&app.sign_ins, password), Timestamp::now()).await?;
+    app.deletions.delete(&call.caller.user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(gone(call))
 }
 

@@ -150,7 +150,7 @@ async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Type
         Ok(_) => {}
     }
     let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
-    app.moving.accept(user, (id, may_end), &call.device(), &call.base, Timestamp::now()).await?;
+    app.moving.accept(user, id, may_end, &call.device(), &call.base, Timestamp::now()).await?;
     Ok(go_on("/console/team", "joined"))
 }
 
@@ -196,7 +196,7 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
     ]);
     let content = match visitor {
         Some(SignedIn { user, .. }) if user.email == invitation.email => {
-            let forms = recipient(app, user, (invitation, &organization), error.as_ref()).await?;
+            let forms = recipient(app, user, invitation, &organization, error.as_ref()).await?;
             html! { (about) (forms) }
         }
         Some(visitor) => html! {
@@ -270,7 +270,8 @@ fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
 async fn recipient(
     app: &App,
     user: &User,
-    (invitation, to): (&Invitation, &Organization),
+    invitation: &Invitation,
+    to: &Organization,
     error: Option<&Error>,
 ) -> Result<Markup> {
     if user.organization == to.id {

@@ -65,8 +65,8 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
         Ok(new) => new,
         Err(error) => return Ok(choose(&token, Some(error))),
     };
-    let stores = (app.sign_ins.hasher(), &app.keys, &app.organizations);
-    match app.resets.reset(&user, &token, new, stores, &call.base).await {
+    let hasher = app.sign_ins.hasher();
+    match app.resets.reset(&user, &token, new, hasher, &app.keys, &app.organizations, &call.base).await {
         Ok(kept) => Ok(changed(&kept)),
         Err(error) => bad_link(error),
     }

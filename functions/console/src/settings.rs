@@ -110,20 +110,20 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         })
     })?;
     user.check_owner()?;
-    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
+    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
 }
 
 /// Agrees to emails to the user's own address again.
 async fn resume(app: &App, user: &User, base: &BaseUrl) -> Result<()> {
     user.check_owner()?;
     let change = SettingsChange { debug_notification_email: Some(user.email.clone()), ..Default::default() };
-    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
+    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
 }
 
 async fn rename(app: &App, user: &User, form: &Typed) -> Result<()> {
     user.check_manages()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
-    app.organizations.rename((&app.users, user), &name).await.map(drop)
+    app.organizations.rename(&app.users, user, &name).await.map(drop)
 }
 
 async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
@@ -133,7 +133,7 @@ async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result
         return Err(Error::Forbidden(Refusal::TwoFactorRequired));
     }
     let change = SettingsChange { require_two_factor: Some(!is_off), ..Default::default() };
-    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
+    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {

@@ -95,7 +95,7 @@ fn password(form: &Typed) -> Result<Guess> {
 
 async fn enable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
-    let enrollment = app.two_factor.enroll(user, (&app.sign_ins, password), Timestamp::now()).await?;
+    let enrollment = app.two_factor.enroll(user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(to_scan(&enrollment).into())
 }
 
@@ -117,8 +117,8 @@ async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
 
 async fn renew(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
-    let (confirmation, device) = ((&app.sign_ins, password), call.device());
-    let codes = app.two_factor.renew_codes(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let (device, now) = (call.device(), Timestamp::now());
+    let codes = app.two_factor.renew_codes(user, &app.sign_ins, password, &device, &call.base, now).await?;
     Ok(new_codes("Your new backup codes", &codes).into())
 }
 
@@ -128,8 +128,8 @@ async fn disable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply
         let sure = fields.text("sure", tick);
         sure.and(password)
     })?;
-    let (user, confirmation, device) = (&call.caller.user, (&app.sign_ins, password), call.device());
-    let token = app.two_factor.disable(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
+    let token = app.two_factor.disable(user, &app.sign_ins, password, &device, &call.base, now).await?;
     let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
     Ok(Reply::Redirect { to: format!("{HERE}?did=disabled"), cookies })
 }

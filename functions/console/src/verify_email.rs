@@ -163,7 +163,7 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
                 })
             })
         }
-        Purpose::Undo => match app.email_changes.undo(token, (&app.organizations, app.sign_ins.hasher()), now).await {
+        Purpose::Undo => match app.email_changes.undo(token, &app.organizations, app.sign_ins.hasher(), now).await {
             Ok(Some(user)) => {
                 let reset = app.resets.issue(&user, now).await?;
                 let to = format!("/reset-password?token={}", reset.reveal());

@@ -275,6 +275,6 @@ impl App {
         now: Timestamp,
     ) -> Result<()> {
         let health = endpoint.filter(|endpoint| endpoint.is_active()).map(|endpoint| endpoint.health);
-        self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now).await
+        self.endpoints.follow(tenant, delivery, health, self.disable_after, is_new, now).await
     }
 }

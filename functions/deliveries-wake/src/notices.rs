@@ -107,7 +107,7 @@ impl Notices {
         let last = failures.last().map(|attempt| attempt.outcome.as_ref());
         let reason = last.or(notice.last_error.as_ref().map(|error| error.reason.as_str()));
         let failures = Failures { count, pending: failures.pending, reason, newest: failures.newest.as_ref() };
-        self.endpoints.announce((&self.log, &self.queues), tenant, notice, failures, self.hold_for, now).await
+        self.endpoints.announce(&self.log, &self.queues, tenant, notice, failures, self.hold_for, now).await
     }
 
     async fn mail(

@@ -80,7 +80,7 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
     if change.require_two_factor.is_some() {
         check_protected(caller)?;
     }
-    let organization = settings.change((&caller.organization, caller.any_user()), change, &call.base).await?;
+    let organization = settings.change(&caller.organization, caller.any_user(), change, &call.base).await?;
     let status = match (settings.suppressed(&organization).await?, settings.consent(&organization).await?) {
         (Some(cause), _) => cause.into(),
         (None, Consent::Stopped) => NotificationEmailStatus::Stopped,

@@ -46,18 +46,18 @@ pub(crate) async fn event(
     let mut firsts: Vec<_> = match event.audience.callback() {
         Some((url, secret)) => {
             let gate = ledger.reads.gate(&event.tenant, Origin::of(url)).await?;
-            vec![Due::first(record, &event, (&body, None), callback(url, secret), None, gate)]
+            vec![Due::first(record, &event, &body, None, callback(url, secret), None, gate)]
         }
         None => {
             let to: Vec<_> = interested.collect();
             // The log finds a shared payload by the id of the job, of which it contains only so much.
             let may_share = to.len() > 1 && event.job_id.len() <= JOB_ID_BYTES;
-            let content = (&body, may_share.then(Arc::<Shared>::default));
+            let shared = may_share.then(Arc::<Shared>::default);
             let first = |it: &Arc<Endpoint>| {
                 // A payload that is erased before the others is not shared.
-                let shared = content.1.as_ref().filter(|_| it.keeps_payloads());
+                let shared = shared.as_ref().filter(|_| it.keeps_payloads());
                 let to = Destination::Endpoint(it.id);
-                Due::first(record, &event, (content.0, shared), to, Some(Arc::clone(it)), it.health.gate)
+                Due::first(record, &event, &body, shared, to, Some(Arc::clone(it)), it.health.gate)
             };
             to.into_iter().map(first).collect()
         }

@@ -452,7 +452,7 @@ impl Ledger {
         if !matches!(delivery.status, Status::Failed | Status::Pending) {
             return Ok(());
         }
-        let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);
+        let following = self.endpoints.follow(tenant, delivery, health, self.disable_after, is_new, now);
         self.recorder.clone().within(following).await
     }
 

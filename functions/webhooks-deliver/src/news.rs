@@ -60,8 +60,8 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
             Gated::Endpoint(id) => Some(id),
             Gated::Origin(_) => None,
         };
-        for shown in shown {
-            report(tenant, endpoint, endpoints.shift_gate(tenant, gated, gate, shown, now).await);
+        for (shown, began) in shown {
+            report(tenant, endpoint, endpoints.shift_gate(tenant, gated, gate, shown, began, now).await);
         }
     });
     join_all(noted).await;

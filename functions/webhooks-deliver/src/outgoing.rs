@@ -61,7 +61,8 @@ impl Due {
     pub(crate) fn first(
         record: &Record,
         event: &JobEvent,
-        (body, shared): (&Body, Option<&Arc<Shared>>),
+        body: &Body,
+        shared: Option<&Arc<Shared>>,
         destination: Destination,
         endpoint: Option<Arc<Endpoint>>,
         gate: Gate,

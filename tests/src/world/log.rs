@@ -89,7 +89,7 @@ impl World {
     pub async fn make_origin_quick(&self, tenant: &str, url: &str) {
         let (tenant, now) = (tenant.parse().expect("a tenant"), Timestamp::now());
         let origin = Gated::Origin(Origin::of(&EndpointUrl::parse(url).expect("a URL")));
-        let shifted = self.stored_endpoints().shift_gate(&tenant, origin, Gate::New, (Shown::Quick, now), now).await;
+        let shifted = self.stored_endpoints().shift_gate(&tenant, origin, Gate::New, Shown::Quick, now, now).await;
         shifted.expect("the write succeeds");
     }
 
@@ -108,7 +108,7 @@ impl World {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         let endpoints = self.stored_endpoints();
         // The attempt began after all earlier ones.
-        let shifted = endpoints.shift_gate(&tenant, Gated::Endpoint(id), gate, (shown, Timestamp::now()), now);
+        let shifted = endpoints.shift_gate(&tenant, Gated::Endpoint(id), gate, shown, Timestamp::now(), now);
         shifted.await.expect("the write succeeds");
     }
 

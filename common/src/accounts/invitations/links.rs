@@ -26,8 +26,9 @@ impl InvitationLinks {
     /// # Errors
     /// The invitation or the organization does not exist.
     pub async fn find(&self, id: InvitationId, slug: &Slug) -> Result<(Invited, Organization)> {
-        let tables = (&self.invitations_table, &self.organizations_table);
-        let invited = Invited::from_item(&linked_item(&self.dynamodb, tables, id, slug).await?)?;
+        let (invitations, organizations) = (&self.invitations_table, &self.organizations_table);
+        let item = linked_item(&self.dynamodb, invitations, organizations, id, slug).await?;
+        let invited = Invited::from_item(&item)?;
         let organization = self.organizations.find(&invited.invitation.organization).await?;
         Ok((invited, organization.ok_or(NOT_FOUND)?))
     }

@@ -80,7 +80,8 @@ impl Organizations {
         &self,
         organization: &Organization,
         settings: &SettingsChange,
-        (users, by): (&Users, Option<&User>),
+        users: &Users,
+        by: Option<&User>,
     ) -> Result<bool> {
         let (mut update, mut changes) = (self.change(organization), Vec::new());
         if let Some(new) = &settings.debug_notification_email {
@@ -136,7 +137,7 @@ impl Organizations {
     /// # Errors
     /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the organization was deleted in the meantime
     /// ([`Error::Busy`]).
-    pub async fn rename(&self, (users, by): (&Users, &User), name: &Name) -> Result<Organization> {
+    pub async fn rename(&self, users: &Users, by: &User, name: &Name) -> Result<Organization> {
         let id = &by.organization;
         for _ in 0..ATTEMPTS {
             let organization = self.get(id).await?;

@@ -117,7 +117,8 @@ impl Endpoints {
     /// A call to AWS failed. Some endpoints may not get the notice until the caller tries again.
     pub async fn announce(
         &self,
-        (log, queues): (&Log, &Queues),
+        log: &Log,
+        queues: &Queues,
         tenant: &TenantId,
         notice: &Notice,
         failures: Failures<'_>,

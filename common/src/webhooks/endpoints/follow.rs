@@ -26,7 +26,8 @@ impl Endpoints {
         tenant: &TenantId,
         delivery: &Delivery,
         health: Option<Health>,
-        (disable_after, is_new): (Duration, bool),
+        disable_after: Duration,
+        is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
         if is_new && delivery.status == Status::Failed {

@@ -177,7 +177,8 @@ impl Endpoints {
         tenant: &TenantId,
         of: Gated,
         seen: Gate,
-        (shown, began): (Shown, Timestamp),
+        shown: Shown,
+        began: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
         rounds(seen, |before| async move {

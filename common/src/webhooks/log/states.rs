@@ -200,7 +200,7 @@ impl Log {
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
-        self.resend_if(tenant, id, (Trigger::Resend, now), once, |_| true, now).await
+        self.resend_if(tenant, id, Trigger::Resend, now, once, |_| true, now).await
     }
 
     /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted
@@ -209,7 +209,8 @@ impl Log {
         &self,
         tenant: &TenantId,
         id: &DeliveryId,
-        (trigger, due): (Trigger, Timestamp),
+        trigger: Trigger,
+        due: Timestamp,
         once: Option<&Marker>,
         is_wanted: impl Fn(&Delivery) -> bool,
         now: Timestamp,
@@ -234,7 +235,7 @@ impl Log {
             let after = before.clone().reopened(trigger, due, now);
             let ending = Ending::of_resent(tenant, &after, now).map(Row);
             self.put_all([self.due_row(tenant, &after, now)].into_iter().chain(ending)).await?;
-            let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
+            let is_reopened = self.reopen(tenant, &before, &after, moved, once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })
         .await
@@ -247,7 +248,8 @@ impl Log {
         &self,
         tenant: &TenantId,
         before: &Delivery,
-        (after, moved): (&Delivery, Vec<Row>),
+        after: &Delivery,
+        moved: Vec<Row>,
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<bool> {

@@ -127,30 +127,26 @@ struct Renewed {
 }
 
 async fn enroll(app: Arc<App>, call: Call<SignedIn>, Enabling(input): Enabling) -> Result<Enrolled> {
-    let confirmation = (&app.sign_ins, input.password);
-    let Enrollment { link, codes, .. } =
-        app.two_factor.enroll(&call.caller.user, confirmation, Timestamp::now()).await?;
+    let (user, now) = (&call.caller.user, Timestamp::now());
+    let Enrollment { link, codes, .. } = app.two_factor.enroll(user, &app.sign_ins, input.password, now).await?;
     Ok(Enrolled { method: "totp", totp_uri: link.to_string(), backup_codes: codes.reveal().to_vec() })
 }
 
 async fn show_link(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Link> {
-    let confirmation = (&app.sign_ins, input.password);
-    let (user, device) = (&call.caller.user, call.device());
-    let link = app.two_factor.link(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
+    let link = app.two_factor.link(user, &app.sign_ins, input.password, &device, &call.base, now).await?;
     Ok(Link { totp_uri: link.to_string() })
 }
 
 async fn renew(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Renewed> {
-    let confirmation = (&app.sign_ins, input.password);
-    let (user, device) = (&call.caller.user, call.device());
-    let codes = app.two_factor.renew_codes(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
+    let codes = app.two_factor.renew_codes(user, &app.sign_ins, input.password, &device, &call.base, now).await?;
     Ok(Renewed { status: true, backup_codes: codes.reveal().to_vec() })
 }
 
 async fn end(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<WithCookies<Status>> {
-    let (confirmation, device) = ((&app.sign_ins, input.password), call.device());
-    let user = &call.caller.user;
-    let token = app.two_factor.disable(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
+    let token = app.two_factor.disable(user, &app.sign_ins, input.password, &device, &call.base, now).await?;
     let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
     Ok(WithCookies { body: Status::DONE, cookies })
 }
