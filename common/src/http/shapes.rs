@@ -163,7 +163,9 @@ impl FieldDescriptions {
         let at_least_one: Vec<_> = self.at_least_one.iter().map(|name| with_all(&[name])).collect();
         let Some(members) = schema.as_object_mut() else { return schema };
         members.extend((!excluded.is_empty()).then(|| ("not".to_owned(), not)));
-        members.extend((!at_least_one.is_empty()).then(|| ("anyOf".to_owned(), at_least_one.into())));
+        // Within `allOf`, because generators drop the properties beside an `anyOf`: findings/openapi-generator-any-of.sh.
+        let any = (!at_least_one.is_empty()).then(|| json!([{ "anyOf": at_least_one }]));
+        members.extend(any.map(|any| ("allOf".to_owned(), any)));
         schema
     }
 

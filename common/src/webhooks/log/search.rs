@@ -172,9 +172,9 @@ impl Log {
                     (*shard, filter.condition().into_iter().fold(query, expression::filter))
                 });
                 let moment_of = |delivery: &Delivery| delivery.id.moment();
-                let most = (most, (!is_filtered).then_some(limit));
-                let page =
-                    merge(read_newest(queries.collect(), most, read_delivery, moment_of).await?, limit, moment_of);
+                let newest = (!is_filtered).then_some(limit);
+                let read = read_newest(queries.collect(), most, newest, read_delivery, moment_of).await?;
+                let page = merge(read, limit, moment_of);
                 Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
             }
             // The index contains only undelivered deliveries, so delivered ones are not read.
@@ -186,8 +186,8 @@ impl Log {
                 let first = shards.iter().filter(|shard| shard.number == 0);
                 let tests = first.map(|shard| (*shard, tests_key(tenant, *shard, status)));
                 let queries = all.chain(tests).map(|(shard, key)| (shard, self.query_index(key, &range)));
-                let most = (most, (!is_filtered).then_some(limit));
-                let read = read_newest(queries.collect(), most, |id, _| Ok(id), DeliveryId::moment).await?;
+                let newest = (!is_filtered).then_some(limit);
+                let read = read_newest(queries.collect(), most, newest, |id, _| Ok(id), DeliveryId::moment).await?;
                 let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
                 self.page_of(tenant, ids, filter, limit).await
             }
@@ -275,7 +275,8 @@ fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> usize {
 /// items may be among that many newest ones of all shards.
 async fn read_newest<T>(
     queries: Vec<(Shard, QueryFluentBuilder)>,
-    (most, limit): (usize, Option<usize>),
+    most: usize,
+    limit: Option<usize>,
     read: impl Fn(DeliveryId, &Item) -> Result<T>,
     moment_of: impl Fn(&T) -> String,
 ) -> Result<Vec<Stretch<T>>> {
