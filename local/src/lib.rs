@@ -28,4 +28,4 @@ pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;
 pub use services::create_tables;
 pub use stack::{Data, Options, Ports, Stack, Worker, exact_openapi, openapi};
-pub use template::evaluated as template;
+pub use template::{evaluated as template, generated as generated_template};

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,12 +66,18 @@ struct Arguments {
     verbose: bool,
 }
 
+/// The file that `cargo local template` changes.
+const TEMPLATE: &str = "template.yaml";
+
 #[derive(Subcommand)]
 enum Command {
     /// Show the service in use, from sign-up to a signed webhook and a resent one, and exit.
     Demo,
     /// Print the OpenAPI 3.1 description of the API.
     Openapi,
+    /// Write the parts of template.yaml that follow from the code and from the rows in template/.
+    #[command(hide = true)]
+    Template,
 }
 
 #[tokio::main]
@@ -86,11 +92,18 @@ async fn main() -> Result<()> {
             say(&format!("{:#}", local::openapi()?));
             Ok(())
         }
+        Some(Command::Template) => write_template(),
         None => {
             log(DEFAULT);
             serve(arguments).await
         }
     }
+}
+
+/// Writes the generated parts of the template in the current folder, which is the root of the repository.
+fn write_template() -> Result<()> {
+    let source = std::fs::read_to_string(TEMPLATE).context("template.yaml cannot be read in this folder")?;
+    Ok(std::fs::write(TEMPLATE, local::generated_template(&source)?)?)
 }
 
 /// Runs the service until a signal.

@@ -1,6 +1,7 @@
 //! Reads `template.yaml` as CloudFormation does.
 
 mod evaluate;
+mod generated;
 mod place;
 mod yaml;
 
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use evaluate::Scope;
 pub(crate) use evaluate::text;
+pub use generated::generated;
 pub(crate) use place::{Place, local_name};
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,

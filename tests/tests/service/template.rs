@@ -1,6 +1,7 @@
 //! The template agrees with the code and meets operational requirements.
 
 mod data;
+mod generated;
 mod limits;
 mod names;
 mod permissions;

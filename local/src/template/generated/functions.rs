@@ -1,0 +1,384 @@
+//! The functions with routes, their limits, and the roles and log groups of all functions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use anyhow::{Context, Result, ensure};
+use common::config::Env;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    alarms::{self, Watch},
+    indented, resource, rows,
+};
+use crate::{
+    functions::{Handler, function_names},
+    template::evaluate,
+};
+
+const ROWS: &str = include_str!("../../../../template/functions.yaml");
+const DASHBOARD: &str = include_str!("../../../../template/dashboard.json");
+/// The value in the dashboard that stands for each function in turn.
+const EACH: &str = "\"EACH FUNCTION\"";
+
+/// The parameter that limits the requests to each route, except where a row names a different one.
+const DEFAULT_LIMIT: &str = "RequestsPerSecond";
+
+/// The row of a function. `template/functions.yaml` describes the members.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    function: String,
+    limit: Option<String>,
+    #[serde(default)]
+    limits: BTreeMap<String, String>,
+    memory: Option<u32>,
+    #[serde(default)]
+    any: Vec<String>,
+    #[serde(default)]
+    events: BTreeMap<String, String>,
+    #[serde(default)]
+    calls: Vec<Calls>,
+}
+
+/// Calls to AWS that a function may make.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Calls {
+    /// The name of calls that several functions make.
+    Shared(Shared),
+    /// The operations on resources.
+    Own(BTreeMap<String, String>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Shared {
+    Caller,
+    Mail,
+}
+
+/// The calls that identify a caller by key or session.
+const CALLER: [(&str, &str); 3] = [
+    ("ApiKeysTable UsersTable", "BatchGetItem"),
+    ("ApiKeysTable TokensTable UsersTable", "GetItem"),
+    ("ApiKeysTable TokensTable", "UpdateItem"),
+];
+
+const FUNCTION: &str = "\
+NAMEFunction:
+  Type: AWS::Serverless::Function
+  Metadata: {BuildMethod: rust-cargolambda, BuildProperties: {Binary: FUNCTION}}
+  Properties:
+    Role: !GetAtt NAMERole.Arn
+    LoggingConfig: {LogGroup: !Ref NAMELogs}
+";
+
+const ROLE: &str = "\
+NAMERole:
+  Type: AWS::IAM::Role
+  Properties:
+    ManagedPolicyArns:
+POLICIES    AssumeRolePolicyDocument:
+      Statement: {Effect: Allow, Action: sts:AssumeRole, Principal: {Service: lambda.amazonaws.com}}
+    Policies:
+      - PolicyName: FUNCTION
+        PolicyDocument:
+          Statement:
+";
+
+const LOGS: &str = "\
+NAMELogs:
+  Type: AWS::Logs::LogGroup
+  Properties:
+    LogGroupName: !Sub \"/aws/lambda/${AWS::StackName}/FUNCTION\"
+    RetentionInDays: !Ref LogRetentionDays
+";
+
+const MAIL: &str = "\
+- Effect: Allow
+  Action: [ses:SendRawEmail]
+  Resource:
+    - !Sub \"arn:${AWS::Partition}:ses:${AWS::Region}:${AWS::AccountId}:identity/${MailIdentity}\"
+    - !Sub \"arn:${AWS::Partition}:ses:${AWS::Region}:${AWS::AccountId}:configuration-set/${MailConfigurationSet}\"
+  Condition: {StringEquals: {ses:FromAddress: !Ref MailFrom}}
+";
+
+/// The functions, in the order of their rows.
+pub(super) struct Functions(Vec<Function>);
+
+struct Function {
+    row: Row,
+    comment: String,
+    /// The logical id without its suffix, such as `WebhooksCreate`.
+    name: String,
+    /// The variables that the function reads and that people did not write, with the names that they refer to.
+    variables: BTreeMap<String, String>,
+    /// The method and path of each route in the API, with the name of its event.
+    routes: Vec<(String, String, String)>,
+    /// Whether deliveries leave from a VPC.
+    is_in_vpc: bool,
+}
+
+impl Functions {
+    /// Reads the rows, and starts each function to learn its variables and routes. `written` is the template without
+    /// its generated parts, and `names` are those that a variable can refer to.
+    pub(super) fn read(written: &Value, names: &BTreeSet<String>) -> Result<Self> {
+        let rows: Vec<Row> = rows::read(ROWS, "functions")?;
+        let named: BTreeSet<_> = rows.iter().map(|row| row.function.as_str()).collect();
+        ensure!(named.len() == rows.len(), "template/functions.yaml has two rows for a function");
+        for crate_name in function_names() {
+            ensure!(named.contains(crate_name), "functions/{crate_name} has no row in template/functions.yaml");
+        }
+        let read = |row: Row| {
+            let name = row.function.clone();
+            Function::read(row, written, names)
+                .with_context(|| format!("the function {name} of template/functions.yaml"))
+        };
+        Ok(Self(rows.into_iter().map(read).collect::<Result<_>>()?))
+    }
+
+    /// The functions with routes, and the roles and log groups of all functions.
+    pub(super) fn resources(&self) -> String {
+        let resources = self.0.iter().flat_map(|function| {
+            let own = (!function.routes.is_empty()).then(|| function.resource());
+            own.into_iter().chain([function.role(), function.filled(LOGS)])
+        });
+        resources.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The settings of the routes that do not have the default limit.
+    pub(super) fn limits(&self) -> String {
+        let mut text = String::new();
+        for function in &self.0 {
+            for (method, path, _) in &function.routes {
+                let limit = function.row.limit(method, path);
+                if limit != DEFAULT_LIMIT {
+                    let _ = write!(
+                        text,
+                        "{method} {path}:\n  DetailedMetricsEnabled: !If [HasDetailedMetrics, true, false]\n  \
+                         ThrottlingBurstLimit: !Ref {limit}\n  ThrottlingRateLimit: !Ref {limit}\n"
+                    );
+                }
+            }
+        }
+        text
+    }
+
+    /// The alarms about errors and throttling.
+    pub(super) fn alarms(&self) -> Result<String> {
+        let watches: Vec<Watch> = rows::read(ROWS, "alarms")?;
+        alarms::of_functions(
+            &watches,
+            &self.0.iter().map(|function| function.row.function.as_str()).collect::<Vec<_>>(),
+        )
+    }
+
+    /// The body of the dashboard, in which a line for `EACH FUNCTION` becomes a line for every function. Dots stand for
+    /// the values of the line above.
+    pub(super) fn dashboard(&self) -> String {
+        let functions: Vec<_> = self.0.iter().map(|function| format!("\"${{{}Function}}\"", function.name)).collect();
+        let functions = functions.join("],\n     [\".\", \".\", \".\", ");
+        format!("DashboardBody: !Sub |\n{}", indented(&DASHBOARD.replace(EACH, &functions), 2))
+    }
+
+    /// The variables of a function that people wrote.
+    pub(super) fn variables(&self, function: &str) -> Result<String> {
+        let found = self.0.iter().find(|found| found.row.function == function);
+        Ok(found.with_context(|| format!("no function is named {function}"))?.variables())
+    }
+}
+
+impl Row {
+    /// The parameter that limits the requests to a route.
+    fn limit(&self, method: &str, path: &str) -> &str {
+        let own = self.limits.get(&format!("{method} {path}")).or_else(|| self.limits.get(path));
+        own.or(self.limit.as_ref()).map_or(DEFAULT_LIMIT, String::as_str)
+    }
+
+    /// The name of a route's event. It is part of the logical ids of what SAM makes of the event.
+    fn event(&self, method: &str, path: &str) -> String {
+        let last = path.split('/').rfind(|part| !part.starts_with('{')).unwrap_or_default();
+        let page = self.events.get(path).cloned().unwrap_or_else(|| format!("{}Page", camel(last, '-')));
+        match method {
+            "GET" => page,
+            "HEAD" => format!("{page}Head"),
+            "POST" => format!("{}Form", page.trim_end_matches("Page")),
+            _ => format!("{}Route", camel(last, '-')),
+        }
+    }
+
+    /// The routes of the API that lead to the function: those of the paths in `any`, and its others.
+    fn mapped(&self, routes: &[String]) -> Result<Vec<(String, String, String)>> {
+        let routes = routes.iter().filter_map(|route| route.split_once(' '));
+        let below = |path: &str, any: &str| path.starts_with(any.trim_end_matches("{proxy+}"));
+        for any in &self.any {
+            ensure!(routes.clone().any(|(_, path)| below(path, any)), "no route is below {any}");
+        }
+        let any = self.any.iter().map(|path| ("ANY", path.as_str()));
+        let others = routes.filter(|(_, path)| !self.any.iter().any(|any| below(path, any)));
+        let mut mapped: Vec<_> =
+            any.chain(others).map(|(method, path)| (method, path, self.event(method, path))).collect();
+        if let [(_, _, event)] = &mut mapped[..] {
+            "Route".clone_into(event);
+        }
+        let mut names = BTreeSet::new();
+        for (method, path, event) in &mapped {
+            ensure!(names.insert(event), "{method} {path} needs another name than {event}: add it to `events`");
+        }
+        for key in self.limits.keys().chain(self.events.keys()) {
+            let is_route = |(method, path, _): &(&str, &str, String)| path == key || *key == format!("{method} {path}");
+            ensure!(mapped.iter().any(is_route), "{key} is not a route");
+        }
+        Ok(mapped.into_iter().map(|(method, path, event)| (method.to_owned(), path.to_owned(), event)).collect())
+    }
+}
+
+impl Function {
+    fn read(row: Row, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
+        ensure!(function_names().any(|name| name == row.function), "functions/{} does not exist", row.function);
+        let name = camel(&row.function, '-');
+        let comment = rows::comment(ROWS, "function", &row.function);
+        let (handler, read) = start(&row.function, written, names)?;
+        let routes = row.mapped(&handler.routes())?;
+        let own = resource(written, &format!("{name}Function")).and_then(|own| own.get("Properties"));
+        ensure!(own.is_none() == !routes.is_empty(), "it must either have routes or be written in template.yaml");
+        let by_hand = own.and_then(|own| own.pointer("/Environment/Variables")?.as_object());
+        for variable in by_hand.into_iter().flat_map(|variables| variables.keys()) {
+            ensure!(read.contains(variable), "it does not read {variable}, which template.yaml gives to it");
+        }
+        let given = read.into_iter().filter(|name| by_hand.is_none_or(|variables| !variables.contains_key(name)));
+        let variables = given.map(|variable| (variable.clone(), referred(&variable))).collect();
+        let is_in_vpc = own.is_some_and(|own| own.get("VpcConfig").is_some());
+        Ok(Self { row, comment, name, variables, routes, is_in_vpc })
+    }
+
+    /// Fills the names of the function into `text`.
+    fn filled(&self, text: &str) -> String {
+        text.replace("NAME", &self.name).replace("FUNCTION", &self.row.function)
+    }
+
+    fn resource(&self) -> String {
+        let mut text = self.comment.clone() + &self.filled(FUNCTION);
+        if let Some(memory) = self.row.memory {
+            let _ = writeln!(text, "    MemorySize: {memory}");
+        }
+        text += "    Environment:\n      Variables:\n";
+        text += &indented(&self.variables(), 8);
+        text += "    Events:\n";
+        for (method, path, event) in &self.routes {
+            let path = if path.contains('{') { format!("\"{path}\"") } else { path.clone() };
+            let _ = write!(
+                text,
+                "      {event}:\n        Type: HttpApi\n        \
+                 Properties: {{ApiId: !Ref HttpApi, Method: {method}, Path: {path}}}\n"
+            );
+        }
+        text
+    }
+
+    fn variables(&self) -> String {
+        self.variables.iter().map(|(variable, name)| format!("{variable}: !Ref {name}\n")).collect()
+    }
+
+    fn role(&self) -> String {
+        let policies = [
+            // A function without calls needs no key for tables and queues.
+            ("HasEncryptionKey", "EncryptionKeyPolicy", !self.row.calls.is_empty()),
+            ("IsTraced", "TracingPolicy", true),
+            ("HasEgress", "EgressPolicy", self.is_in_vpc),
+        ];
+        let policies = policies
+            .iter()
+            .filter(|(.., is_needed)| *is_needed)
+            .map(|(condition, policy, _)| format!("      - !If [{condition}, !Ref {policy}, !Ref AWS::NoValue]\n"));
+        let mut statements = String::new();
+        for calls in &self.row.calls {
+            match calls {
+                Calls::Shared(Shared::Mail) => statements += MAIL,
+                Calls::Shared(Shared::Caller) => {
+                    statements.extend(CALLER.map(|(resources, operations)| statement(resources, operations)));
+                }
+                Calls::Own(own) => {
+                    statements.extend(own.iter().map(|(resources, operations)| statement(resources, operations)));
+                }
+            }
+        }
+        let logs = ["logs:CreateLogStream".to_owned(), "logs:PutLogEvents".to_owned()];
+        statements += &allowed(&logs, &[format!("!GetAtt {}Logs.Arn", self.name)]);
+        self.filled(ROLE).replace("POLICIES", &policies.collect::<String>()) + &indented(&statements, 12)
+    }
+}
+
+/// Starts a function with the defaults of the parameters. Returns it with the variables that it reads.
+fn start(function: &str, written: &Value, names: &BTreeSet<String>) -> Result<(Handler, BTreeSet<String>)> {
+    let read = Arc::new(Mutex::new(BTreeSet::new()));
+    let reading = Arc::clone(&read);
+    let parameters = written.get("Parameters").cloned().unwrap_or_default();
+    let env = Env::new(move |name| {
+        // Lambda sets these.
+        if name.starts_with("AWS_") {
+            return (!name.starts_with("AWS_ENDPOINT_URL")).then(|| "x".to_owned());
+        }
+        reading.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        let default = parameters.get(referred(name)).and_then(|parameter| parameter.get("Default"));
+        Some(default.map_or_else(|| "x".to_owned(), evaluate::text))
+    });
+    let handler = Handler::start(function, &env);
+    let read = read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for variable in &read {
+        let name = referred(variable);
+        ensure!(names.contains(&name), "it reads {variable}, but template.yaml has no {name}");
+    }
+    Ok((handler?, read))
+}
+
+/// The parameter, table or queue that a variable refers to: `USERS_TABLE` is `UsersTable`, and `DELIVERIES_QUEUE_URL` is
+/// `DeliveriesQueue`.
+fn referred(variable: &str) -> String {
+    let name = camel(variable, '_');
+    name.strip_suffix("Url").filter(|queue| queue.ends_with("Queue")).map_or(name.clone(), str::to_owned)
+}
+
+/// `webhooks-create` is `WebhooksCreate`.
+pub(super) fn camel(name: &str, separator: char) -> String {
+    let part = |part: &str| {
+        let (first, rest) = part.split_at_checked(1).unwrap_or_default();
+        first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
+    };
+    name.split(separator).map(part).collect()
+}
+
+/// A statement that permits `operations` on `resources`, each separated by spaces. A resource is a table, a queue, or an
+/// index, such as `UsersTable/by-organization`.
+fn statement(resources: &str, operations: &str) -> String {
+    let service = if resources.ends_with("Queue") { "sqs" } else { "dynamodb" };
+    let actions: Vec<_> = operations.split(' ').map(|operation| format!("{service}:{operation}")).collect();
+    let arn = |resource: &str| match resource.split_once('/') {
+        Some((table, index)) => format!("!Sub \"${{{table}.Arn}}/index/{index}\""),
+        None => format!("!GetAtt {resource}.Arn"),
+    };
+    allowed(&actions, &resources.split(' ').map(arn).collect::<Vec<_>>())
+}
+
+fn allowed(actions: &[String], resources: &[String]) -> String {
+    let resources = match resources {
+        [resource] => format!("Resource: {resource}\n"),
+        _ => list("Resource", resources),
+    };
+    format!("- Effect: Allow\n{}", indented(&(list("Action", actions) + &resources), 2))
+}
+
+/// A list on one line, if it is short, or else with a line for each item.
+fn list(name: &str, items: &[String]) -> String {
+    let line = format!("{name}: [{}]\n", items.join(", "));
+    if line.len() <= 100 {
+        return line;
+    }
+    let items: String = items.iter().map(|item| format!("  - {item}\n")).collect();
+    format!("{name}:\n{items}")
+}

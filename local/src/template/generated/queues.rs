@@ -1,0 +1,118 @@
+//! The queues, each with the queue of its dead letters and its alarms.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    alarms::{Alarm, metric},
+    rows,
+};
+use crate::template::local_name;
+
+const ROWS: &str = include_str!("../../../../template/queues.yaml");
+
+/// A row of `template/queues.yaml`, which describes the members.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    queue: String,
+    bytes: Option<u32>,
+    receives: u32,
+    dead: String,
+    age: u32,
+    aged: String,
+}
+
+const QUEUE: &str = "\
+NAMEQueue:
+  Type: AWS::SQS::Queue
+  DeletionPolicy: Retain
+  UpdateReplacePolicy: Retain
+  Properties:
+OWN    MessageRetentionPeriod: 1209600
+    SqsManagedSseEnabled: !If [HasEncryptionKey, false, true]
+    KmsMasterKeyId: !If [HasEncryptionKey, !Ref EncryptionKeyArn, !Ref AWS::NoValue]
+";
+
+/// The logical ids of the queues that functions use.
+pub(super) fn names() -> Result<Vec<String>> {
+    let rows: Vec<Row> = rows::read(ROWS, "queues")?;
+    Ok(rows.into_iter().map(|row| format!("{}Queue", row.queue)).collect())
+}
+
+/// The queues, as resources. `written` is the template without its generated parts.
+pub(super) fn resources(written: &Value) -> Result<String> {
+    let rows: Vec<Row> = rows::read(ROWS, "queues")?;
+    let resources = rows.iter().map(|row| {
+        let timeout = timeout(written, &row.queue)
+            .with_context(|| format!("no function in template.yaml with a timeout reads {}Queue", row.queue))?;
+        Ok([row.queue(timeout), row.dead_queue(), row.dead_alarm(), row.age_alarm()].join("\n"))
+    });
+    Ok(resources.collect::<Result<Vec<_>>>()?.join("\n"))
+}
+
+/// The timeout of the function that reads a queue, in seconds.
+fn timeout(written: &Value, queue: &str) -> Option<u64> {
+    let arn = json!({"Fn::GetAtt": [format!("{queue}Queue"), "Arn"]});
+    let reads = |function: &&Value| {
+        let events = function.get("Events").and_then(Value::as_object).into_iter().flatten();
+        events.filter_map(|(_, event)| event.pointer("/Properties/Queue")).any(|read| *read == arn)
+    };
+    let resources = written.get("Resources")?.as_object()?.values();
+    resources.filter_map(|resource| resource.get("Properties")).find(reads)?.get("Timeout")?.as_u64()
+}
+
+impl Row {
+    fn queue(&self, timeout: u64) -> String {
+        let name = &self.queue;
+        let bytes = self.bytes.map(|bytes| format!("    MaximumMessageSize: {bytes}\n")).unwrap_or_default();
+        let own = format!(
+            "    # Six times the timeout of the function that reads the queue, as AWS recommends.\n    \
+             VisibilityTimeout: {}\n{bytes}",
+            6 * timeout
+        );
+        let redrive = format!(
+            "    RedrivePolicy:\n      deadLetterTargetArn: !GetAtt {name}DeadQueue.Arn\n      maxReceiveCount: {}\n",
+            self.receives
+        );
+        rows::comment(ROWS, "queue", name) + &QUEUE.replace("NAME", name).replace("OWN", &own) + &redrive
+    }
+
+    fn dead_queue(&self) -> String {
+        let comment = format!("# Messages of {} that could not be processed.\n", local_name(&self.queue));
+        comment + &QUEUE.replace("NAME", &format!("{}Dead", self.queue)).replace("OWN", "")
+    }
+
+    fn dead_alarm(&self) -> String {
+        let dead = format!("{}Dead", self.queue);
+        let about = format!("{} that could not be processed are in {}.", self.dead, local_name(&dead));
+        self.alarm(&dead, &dead, &about, ("ApproximateNumberOfMessagesVisible", 300, 1, 0))
+    }
+
+    fn age_alarm(&self) -> String {
+        let name = format!("{}Age", self.queue);
+        self.alarm(&name, &self.queue, &self.aged, ("ApproximateAgeOfOldestMessage", 60, 5, self.age))
+    }
+
+    /// The alarm `name` on a metric of a queue, with its period, the number of periods, and the threshold.
+    fn alarm(
+        &self,
+        name: &str,
+        queue: &str,
+        about: &str,
+        (measure, period, periods, above): (&str, u32, u32, u32),
+    ) -> String {
+        let queue = ("QueueName", format!("!GetAtt {queue}Queue.QueueName"));
+        let alarm = Alarm {
+            name,
+            about,
+            metric: metric("AWS/SQS", measure, Some(queue), "Maximum", period),
+            periods,
+            comparison: "GreaterThanThreshold",
+            threshold: above.into(),
+            missing: "notBreaching",
+        };
+        alarm.resource()
+    }
+}
