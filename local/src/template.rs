@@ -1,7 +1,6 @@
 //! Reads `template.yaml` as CloudFormation does.
 
 mod evaluate;
-mod generated;
 mod place;
 mod yaml;
 
@@ -14,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use evaluate::Scope;
 pub(crate) use evaluate::text;
-pub use generated::generated;
 pub(crate) use place::{Place, local_name};
+pub(crate) use yaml::parse;
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,
 /// because a test run starts hundreds of stacks.

@@ -100,7 +100,4 @@ fn every_log_group_has_a_retention() {
     for (name, group) in resources(&template, "AWS::Logs::LogGroup") {
         assert_eq!(group["Properties"]["RetentionInDays"], "30", "{name}");
     }
-    let groups: Vec<_> =
-        functions(&template).map(|(_, function)| text(&function["LoggingConfig"]["LogGroup"])).collect();
-    assert_eq!(groups, functions(&template).map(|(name, _)| format!("{name}-logs")).collect::<Vec<_>>());
 }

@@ -1,14 +1,7 @@
-//! The code and the template have the same functions, routes, variables and sample events.
+//! The code and the template have the same functions, names and sample events, and the schema fits the function.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
-use common::config::Env;
-use local::Handler;
 use serde_json::{Value, json};
 use tests::World;
 
@@ -53,70 +46,6 @@ fn every_crate_is_a_function_and_has_its_sample_event() {
     let mut events = directory("events");
     assert!(events.remove("job-event.schema.json"));
     assert_eq!(events, crates.iter().map(|name| format!("{name}.json")).collect());
-}
-
-/// For each function, the template maps either individual routes, or all routes below a path.
-#[test]
-fn every_route_is_mapped_to_its_function() {
-    let template = template(&LEAST);
-    let mut mapped = BTreeSet::new();
-    for (name, function) in functions(&template) {
-        let events = function["Events"].as_object().expect("events").values();
-        let patterns: Vec<String> = events
-            .filter(|event| event["Type"] == "HttpApi")
-            .map(|event| (text(&event["Properties"]["Method"]), text(&event["Properties"]["Path"])))
-            .map(|(method, path)| format!("{method} {path}"))
-            .collect();
-        let routes = start(name, function, |_| ()).expect(name).routes();
-        let (all, single): (Vec<_>, Vec<_>) = patterns.iter().cloned().partition(|pattern| pattern.starts_with("ANY "));
-        let below = |route: &&String| {
-            let prefixes = all.iter().map(|all| all.trim_start_matches("ANY ").trim_end_matches("{proxy+}"));
-            route.split_once(' ').is_some_and(|(_, path)| prefixes.into_iter().any(|prefix| path.starts_with(prefix)))
-        };
-        let (below, others): (BTreeSet<&String>, BTreeSet<&String>) = routes.iter().partition(below);
-        assert_eq!(below.is_empty(), all.is_empty(), "{name}: {routes:?}");
-        assert_eq!(others, single.iter().collect(), "{name}");
-        mapped.extend(patterns);
-    }
-    let throttled = template["Resources"]["HttpApi"]["Properties"]["RouteSettings"].as_object().expect("settings");
-    for route in throttled.keys() {
-        assert!(mapped.contains(route), "{route} is not a route");
-    }
-    // Otherwise, a caller could exceed a page's limit with `HEAD`.
-    let twins = mapped.iter().filter_map(|route| Some((route, format!("HEAD {}", route.strip_prefix("GET ")?))));
-    for (get, head) in twins {
-        assert_eq!(throttled.get(get), throttled.get(&head), "{head}");
-    }
-}
-
-/// Starts a function's handler with the variables from the template and from Lambda.
-fn start(name: &str, function: &Value, reads: impl Fn(&str) + Send + Sync + 'static) -> anyhow::Result<Handler> {
-    let values = variables(function).clone();
-    let env = Env::new(move |name| {
-        if name.starts_with("AWS_") {
-            return (!name.starts_with("AWS_ENDPOINT_URL")).then(|| "x".to_owned());
-        }
-        reads(name);
-        Some(text(values.get(name)?).to_owned())
-    });
-    Handler::start(name, &env)
-}
-
-/// A function gets exactly the variables that it reads. Lambda sets those that start with `AWS_`.
-#[test]
-fn every_variable_is_read_and_every_read_variable_is_given() {
-    let template = template(&LEAST);
-    for (name, function) in functions(&template) {
-        let given = variables(function);
-        let read = Arc::new(Mutex::new(BTreeSet::new()));
-        let reading = Arc::clone(&read);
-        start(name, function, move |name| {
-            reading.lock().expect("no panic").insert(name.to_owned());
-        })
-        .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
-        let read = read.lock().expect("no panic").clone();
-        assert_eq!(read, given.keys().cloned().collect(), "{name}");
-    }
 }
 
 /// The documentation promises these numbers.

@@ -125,24 +125,6 @@ fn only_named_origins_and_headers_are_allowed() {
     assert_eq!(cors["AllowHeaders"], json!(["content-type", "idempotency-key", "x-api-key"]));
 }
 
-/// Every role includes the shared policies, and only the function that makes attempts may connect to a VPC.
-#[test]
-fn every_role_has_the_shared_policies() {
-    for (parameters, shared, vpc) in [(&LEAST[..], 0, 0), (&ALL[..], 2, 1)] {
-        let template = template(parameters);
-        let roles: Vec<_> = resources(&template, "AWS::IAM::Role").collect();
-        assert_eq!(roles.len(), functions(&template).count());
-        for (name, role) in roles {
-            let policies = role["Properties"]["ManagedPolicyArns"].as_array().expect("a list");
-            let own = if name == "WebhooksDeliverRole" { vpc } else { 0 };
-            // The documentation is not stored in a table, so the function that serves it does not need the encryption
-            // key.
-            let needless = if name == "DocsRole" { shared / 2 } else { 0 };
-            assert_eq!(policies.len(), shared + own - needless, "{name}");
-        }
-    }
-}
-
 /// The functions use exactly their permissions: a scenario with every action makes only calls that the roles permit,
 /// and needs every permission.
 #[tokio::test(flavor = "multi_thread")]

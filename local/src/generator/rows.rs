@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::template::yaml;
+use crate::template::parse;
 
 /// Reads the rows in the list `section` of `source`, a YAML file.
 pub(super) fn read<T: DeserializeOwned>(source: &str, section: &str) -> Result<Vec<T>> {
-    let mut sections = yaml::parse(source)?;
+    let mut sections = parse(source)?;
     let rows = sections.get_mut(section).map(Value::take).with_context(|| section.to_owned())?;
     let rows = rows.as_array().with_context(|| section.to_owned())?;
     rows.iter().map(|row| serde_json::from_value(row.clone()).with_context(|| row.to_string())).collect()

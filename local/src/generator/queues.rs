@@ -10,7 +10,7 @@ use super::{
 };
 use crate::template::local_name;
 
-const ROWS: &str = include_str!("../../../../template/queues.yaml");
+const ROWS: &str = include_str!("../../../template/queues.yaml");
 
 /// A row of `template/queues.yaml`, which describes the members.
 #[derive(Deserialize)]

@@ -1,14 +1,17 @@
-//! The alarms on one metric, and those on the errors and the throttling of functions.
+//! The alarms on metrics of the whole service, and those on the errors and the throttling of functions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::{functions::camel, rows};
+use super::{
+    rows,
+    text::{camel, indented},
+};
 
-const ROWS: &str = include_str!("../../../../template/alarms.yaml");
+const ROWS: &str = include_str!("../../../template/alarms.yaml");
 
 /// The number of metrics that CloudWatch accepts in an alarm.
 const METRICS: usize = 10;
@@ -20,7 +23,13 @@ struct Row {
     alarm: String,
     about: String,
     namespace: Option<String>,
-    metric: String,
+    metric: Option<String>,
+    #[serde(default)]
+    dimension: BTreeMap<String, String>,
+    #[serde(default)]
+    metrics: Vec<BTreeMap<String, String>>,
+    expression: Option<String>,
+    label: Option<String>,
     statistic: Option<String>,
     period: Option<u32>,
     above: Option<Number>,
@@ -56,7 +65,7 @@ impl Alarm<'_> {
     /// The alarm as a resource.
     pub(super) fn resource(&self) -> String {
         let Self { name, about, metric, periods, comparison, threshold, missing } = self;
-        let metric = super::indented(metric, 4);
+        let metric = indented(metric, 4);
         format!(
             "\
 {name}Alarm:
@@ -82,33 +91,55 @@ pub(super) fn metric(
     statistic: &str,
     period: u32,
 ) -> String {
-    let dimension = dimension.map(|(name, value)| format!("Dimensions: [{{Name: {name}, Value: {value}}}]\n"));
-    let dimension = dimension.unwrap_or_default();
-    format!("Namespace: {namespace}\nMetricName: {name}\n{dimension}Statistic: {statistic}\nPeriod: {period}\n")
+    let dimensions = dimensions(dimension);
+    format!("Namespace: {namespace}\nMetricName: {name}\n{dimensions}Statistic: {statistic}\nPeriod: {period}\n")
 }
 
-/// The alarms on one metric.
-pub(super) fn of_metrics() -> Result<String> {
+/// The alarms on metrics of the whole service.
+pub(super) fn of_service() -> Result<String> {
     let rows: Vec<Row> = rows::read(ROWS, "alarms")?;
     let alarm = |row: &Row| {
-        let namespace = row.namespace.as_deref().unwrap_or("Webhooks");
-        let statistic = row.statistic.as_deref().unwrap_or("Sum");
-        let (comparison, threshold) = match &row.least {
+        let resource = row.resource().with_context(|| format!("the alarm {} of template/alarms.yaml", row.alarm))?;
+        Ok(rows::comment(ROWS, "alarm", &row.alarm) + &resource)
+    };
+    Ok(rows.iter().map(alarm).collect::<Result<Vec<_>>>()?.join("\n"))
+}
+
+impl Row {
+    fn resource(&self) -> Result<String> {
+        let (comparison, threshold) = match &self.least {
             Some(least) => ("GreaterThanOrEqualToThreshold", least.clone()),
-            None => ("GreaterThanThreshold", row.above.clone().unwrap_or(0.into())),
+            None => ("GreaterThanThreshold", self.above.clone().unwrap_or(0.into())),
         };
         let alarm = Alarm {
-            name: &row.alarm,
-            about: &row.about,
-            metric: metric(namespace, &row.metric, None, statistic, row.period.unwrap_or(300)),
+            name: &self.alarm,
+            about: &self.about,
+            metric: self.properties()?,
             periods: 1,
             comparison,
             threshold,
-            missing: row.missing.as_deref().unwrap_or("notBreaching"),
+            missing: self.missing.as_deref().unwrap_or("notBreaching"),
         };
-        rows::comment(ROWS, "alarm", &row.alarm) + &alarm.resource()
-    };
-    Ok(rows.iter().map(alarm).collect::<Vec<_>>().join("\n"))
+        Ok(alarm.resource())
+    }
+
+    /// The properties that name the metric, or the metrics and the expression of them.
+    fn properties(&self) -> Result<String> {
+        let namespace = self.namespace.as_deref().unwrap_or("Webhooks");
+        let (statistic, period) = (self.statistic.as_deref().unwrap_or("Sum"), self.period.unwrap_or(300));
+        let dimension =
+            self.dimension.first_key_value().map(|(name, resource)| (name.as_str(), format!("!Ref {resource}")));
+        if let Some(name) = &self.metric {
+            return Ok(metric(namespace, name, dimension, statistic, period));
+        }
+        let expression = self.expression.as_ref().context("it has neither a metric nor an expression")?;
+        let label = self.label.as_ref().context("it has no label")?;
+        let mut text = format!("Metrics:\n  - {{Id: rate, Expression: \"{expression}\", Label: {label}}}\n");
+        for (id, name) in self.metrics.iter().flatten() {
+            text += &part(id, namespace, name, dimension.clone(), statistic, period);
+        }
+        Ok(text)
+    }
 }
 
 /// The alarms about functions. Each of `functions` must be watched once.
@@ -131,7 +162,7 @@ pub(super) fn of_functions(watches: &[Watch], functions: &[&str]) -> Result<Stri
             functions.len() <= METRICS,
             "the alarm {alarm} in template/functions.yaml has over {METRICS} functions"
         );
-        for (kind, about, periods) in [("Errors", errors, 1), ("Throttles", throttles, throttle_periods.unwrap_or(1))] {
+        for (kind, about, periods) in [("Errors", errors, 1), ("Throttles", throttles, throttle_periods.unwrap_or(2))] {
             let alarm = Alarm {
                 name: &format!("{alarm}{kind}"),
                 about,
@@ -155,19 +186,36 @@ fn sum(name: &str, functions: &[String]) -> String {
     }
     let mut text = "Metrics:\n  - {Id: all, Expression: SUM(METRICS())}\n".to_owned();
     for (number, function) in (1..).zip(functions) {
-        text += &format!(
-            "  - Id: m{number}
+        let function = ("FunctionName", value(function));
+        text += &part(&format!("m{number}"), "AWS/Lambda", name, Some(function), "Sum", 300);
+    }
+    text
+}
+
+/// A metric in an expression.
+fn part(
+    id: &str,
+    namespace: &str,
+    name: &str,
+    dimension: Option<(&str, String)>,
+    statistic: &str,
+    period: u32,
+) -> String {
+    let dimensions = dimensions(dimension);
+    let dimensions = indented(&dimensions, 8);
+    format!(
+        "  - Id: {id}
     ReturnData: false
     MetricStat:
       Metric:
-        Namespace: AWS/Lambda
+        Namespace: {namespace}
         MetricName: {name}
-        Dimensions: [{{Name: FunctionName, Value: {}}}]
-      Stat: Sum
-      Period: 300
-",
-            value(function)
-        );
-    }
-    text
+{dimensions}      Stat: {statistic}
+      Period: {period}
+"
+    )
+}
+
+fn dimensions(dimension: Option<(&str, String)>) -> String {
+    dimension.map(|(name, value)| format!("Dimensions: [{{Name: {name}, Value: {value}}}]\n")).unwrap_or_default()
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,15 +12,16 @@ use serde_json::Value;
 
 use super::{
     alarms::{self, Watch},
-    indented, resource, rows,
+    rows,
+    text::{camel, indented, list},
 };
 use crate::{
     functions::{Handler, function_names},
-    template::evaluate,
+    template,
 };
 
-const ROWS: &str = include_str!("../../../../template/functions.yaml");
-const DASHBOARD: &str = include_str!("../../../../template/dashboard.json");
+const ROWS: &str = include_str!("../../../template/functions.yaml");
+const DASHBOARD: &str = include_str!("../../../template/dashboard.json");
 /// The value in the dashboard that stands for each function in turn.
 const EACH: &str = "\"EACH FUNCTION\"";
 
@@ -125,10 +125,13 @@ struct Function {
 }
 
 impl Functions {
-    /// Reads the rows, and starts each function to learn its variables and routes. `written` is the template without
-    /// its generated parts, and `names` are those that a variable can refer to.
+    /// Starts each function, to learn its variables and routes. `written` is the template without its generated parts,
+    /// and `names` are those that a variable can refer to.
     pub(super) fn read(written: &Value, names: &BTreeSet<String>) -> Result<Self> {
-        let rows: Vec<Row> = rows::read(ROWS, "functions")?;
+        Self::of(rows::read(ROWS, "functions")?, written, names)
+    }
+
+    fn of(rows: Vec<Row>, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
         let named: BTreeSet<_> = rows.iter().map(|row| row.function.as_str()).collect();
         ensure!(named.len() == rows.len(), "template/functions.yaml has two rows for a function");
         for crate_name in function_names() {
@@ -158,8 +161,7 @@ impl Functions {
             for (method, path, _) in &function.routes {
                 let limit = function.row.limit(method, path);
                 if limit != DEFAULT_LIMIT {
-                    let _ = write!(
-                        text,
+                    text += &format!(
                         "{method} {path}:\n  DetailedMetricsEnabled: !If [HasDetailedMetrics, true, false]\n  \
                          ThrottlingBurstLimit: !Ref {limit}\n  ThrottlingRateLimit: !Ref {limit}\n"
                     );
@@ -194,8 +196,10 @@ impl Functions {
 }
 
 impl Row {
-    /// The parameter that limits the requests to a route.
+    /// The parameter that limits the requests to a route. With a limit of its own, a `HEAD` route would let a caller
+    /// exceed that of its `GET`.
     fn limit(&self, method: &str, path: &str) -> &str {
+        let method = if method == "HEAD" { "GET" } else { method };
         let own = self.limits.get(&format!("{method} {path}")).or_else(|| self.limits.get(path));
         own.or(self.limit.as_ref()).map_or(DEFAULT_LIMIT, String::as_str)
     }
@@ -231,7 +235,9 @@ impl Row {
             ensure!(names.insert(event), "{method} {path} needs another name than {event}: add it to `events`");
         }
         for key in self.limits.keys().chain(self.events.keys()) {
-            let is_route = |(method, path, _): &(&str, &str, String)| path == key || *key == format!("{method} {path}");
+            let is_route = |(method, path, _): &(&str, &str, String)| {
+                path == key || *method != "HEAD" && *key == format!("{method} {path}")
+            };
             ensure!(mapped.iter().any(is_route), "{key} is not a route");
         }
         Ok(mapped.into_iter().map(|(method, path, event)| (method.to_owned(), path.to_owned(), event)).collect())
@@ -245,8 +251,12 @@ impl Function {
         let comment = rows::comment(ROWS, "function", &row.function);
         let (handler, read) = start(&row.function, written, names)?;
         let routes = row.mapped(&handler.routes())?;
-        let own = resource(written, &format!("{name}Function")).and_then(|own| own.get("Properties"));
-        ensure!(own.is_none() == !routes.is_empty(), "it must either have routes or be written in template.yaml");
+        let own = written.pointer(&format!("/Resources/{name}Function/Properties"));
+        ensure!(
+            own.is_some() || !routes.is_empty(),
+            "it has no routes, so template.yaml has to contain {name}Function"
+        );
+        ensure!(own.is_none() || routes.is_empty(), "it has routes, so template.yaml must not contain {name}Function");
         let by_hand = own.and_then(|own| own.pointer("/Environment/Variables")?.as_object());
         for variable in by_hand.into_iter().flat_map(|variables| variables.keys()) {
             ensure!(read.contains(variable), "it does not read {variable}, which template.yaml gives to it");
@@ -265,15 +275,14 @@ impl Function {
     fn resource(&self) -> String {
         let mut text = self.comment.clone() + &self.filled(FUNCTION);
         if let Some(memory) = self.row.memory {
-            let _ = writeln!(text, "    MemorySize: {memory}");
+            text += &format!("    MemorySize: {memory}\n");
         }
         text += "    Environment:\n      Variables:\n";
         text += &indented(&self.variables(), 8);
         text += "    Events:\n";
         for (method, path, event) in &self.routes {
             let path = if path.contains('{') { format!("\"{path}\"") } else { path.clone() };
-            let _ = write!(
-                text,
+            text += &format!(
                 "      {event}:\n        Type: HttpApi\n        \
                  Properties: {{ApiId: !Ref HttpApi, Method: {method}, Path: {path}}}\n"
             );
@@ -326,7 +335,7 @@ fn start(function: &str, written: &Value, names: &BTreeSet<String>) -> Result<(H
         }
         reading.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
         let default = parameters.get(referred(name)).and_then(|parameter| parameter.get("Default"));
-        Some(default.map_or_else(|| "x".to_owned(), evaluate::text))
+        Some(default.map_or_else(|| "x".to_owned(), template::text))
     });
     let handler = Handler::start(function, &env);
     let read = read.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -342,15 +351,6 @@ fn start(function: &str, written: &Value, names: &BTreeSet<String>) -> Result<(H
 fn referred(variable: &str) -> String {
     let name = camel(variable, '_');
     name.strip_suffix("Url").filter(|queue| queue.ends_with("Queue")).map_or(name.clone(), str::to_owned)
-}
-
-/// `webhooks-create` is `WebhooksCreate`.
-pub(super) fn camel(name: &str, separator: char) -> String {
-    let part = |part: &str| {
-        let (first, rest) = part.split_at_checked(1).unwrap_or_default();
-        first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
-    };
-    name.split(separator).map(part).collect()
 }
 
 /// A statement that permits `operations` on `resources`, each separated by spaces. A resource is a table, a queue, or an
@@ -373,12 +373,91 @@ fn allowed(actions: &[String], resources: &[String]) -> String {
     format!("- Effect: Allow\n{}", indented(&(list("Action", actions) + &resources), 2))
 }
 
-/// A list on one line, if it is short, or else with a line for each item.
-fn list(name: &str, items: &[String]) -> String {
-    let line = format!("{name}: [{}]\n", items.join(", "));
-    if line.len() <= 100 {
-        return line;
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(row: Value) -> Result<Row> {
+        Ok(serde_json::from_value(row)?)
     }
-    let items: String = items.iter().map(|item| format!("  - {item}\n")).collect();
-    format!("{name}:\n{items}")
+
+    fn problem<T>(result: Result<T>) -> String {
+        result.err().map(|error| format!("{error:#}")).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_crate_without_a_row_and_a_row_without_a_crate_are_named() -> Result<()> {
+        let rows = || rows::read::<Row>(ROWS, "functions");
+        let read = |rows| problem(Functions::of(rows, &json!({}), &BTreeSet::new()));
+        let without = rows()?.into_iter().filter(|row| row.function != "docs").collect();
+        assert_eq!(read(without), "functions/docs has no row in template/functions.yaml");
+        let with = std::iter::once(row(json!({"function": "dogs"}))?).chain(rows()?).collect();
+        assert_eq!(read(with), "the function dogs of template/functions.yaml: functions/dogs does not exist");
+        let twice = std::iter::once(row(json!({"function": "docs"}))?).chain(rows()?).collect();
+        assert_eq!(read(twice), "template/functions.yaml has two rows for a function");
+        Ok(())
+    }
+
+    #[test]
+    fn a_variable_without_a_parameter_is_named() -> Result<()> {
+        let bounces = row(json!({"function": "accounts-bounces"}))?;
+        let problem = problem(Function::read(bounces, &json!({}), &BTreeSet::new()));
+        assert_eq!(problem, "it reads TOKENS_TABLE, but template.yaml has no TokensTable");
+        Ok(())
+    }
+
+    #[test]
+    fn the_functions_of_an_alarm_are_checked() -> Result<()> {
+        let watches: Vec<Watch> = rows::read(ROWS, "alarms")?;
+        let functions: Vec<_> = function_names().collect();
+        alarms::of_functions(&watches, &functions)?;
+        let more: Vec<_> = functions.iter().copied().chain(["dogs"]).collect();
+        assert!(problem(alarms::of_functions(&watches, &more)).contains(r#"watches {"dogs"}: add"#));
+        let fewer: Vec<_> = functions.into_iter().filter(|name| *name != "docs").collect();
+        assert!(problem(alarms::of_functions(&watches, &fewer)).contains("watches docs, which does not exist"));
+        Ok(())
+    }
+
+    #[test]
+    fn routes_have_events_and_limits() -> Result<()> {
+        let routes = ["GET /", "HEAD /", "POST /", "GET /a/{id}", "HEAD /a/{id}", "POST /b/c"].map(str::to_owned);
+        let page = row(json!({
+            "function": "f", "limit": "A", "any": ["/b/{proxy+}"], "events": {"/": "HomePage"},
+            "limits": {"GET /": "B", "/a/{id}": "C"},
+        }))?;
+        let mapped = page.mapped(&routes)?;
+        let shown =
+            mapped.iter().map(|(method, path, event)| format!("{method} {path} {event} {}", page.limit(method, path)));
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                "ANY /b/{proxy+} BRoute A",
+                "GET / HomePage B",
+                "HEAD / HomePageHead B",
+                "POST / HomeForm A",
+                "GET /a/{id} APage C",
+                "HEAD /a/{id} APageHead C",
+            ]
+        );
+        let single = row(json!({"function": "f"}))?.mapped(&["POST /v1/a/b".to_owned()])?;
+        assert_eq!(single, [("POST".to_owned(), "/v1/a/b".to_owned(), "Route".to_owned())]);
+        Ok(())
+    }
+
+    #[test]
+    fn what_fits_no_route_is_named() -> Result<()> {
+        let routes = ["POST /a/x", "POST /b/x"].map(str::to_owned);
+        let mapped = |members: Value| -> Result<String> {
+            let mut value = json!({"function": "f", "events": {"/b/x": "BPage"}});
+            value.as_object_mut().context("an object")?.extend(members.as_object().context("an object")?.clone());
+            Ok(problem(row(value)?.mapped(&routes)))
+        };
+        assert_eq!(mapped(json!({}))?, "");
+        assert_eq!(mapped(json!({"events": {}}))?, "POST /b/x needs another name than XForm: add it to `events`");
+        assert_eq!(mapped(json!({"any": ["/c/{proxy+}"]}))?, "no route is below /c/{proxy+}");
+        assert_eq!(mapped(json!({"limits": {"POST /c": "A"}}))?, "POST /c is not a route");
+        Ok(())
+    }
 }
