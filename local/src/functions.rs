@@ -15,6 +15,7 @@ use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use common::{
     ambient::Ambient,
     config::{ConfigError, Env},
+    http::RouteInfo,
     timestamp::Timestamp,
 };
 use lambda_runtime::{Config, Context, LambdaEvent};
@@ -98,17 +99,13 @@ impl Handler {
         Ok(start(env)?)
     }
 
-    /// Returns the routes as `METHOD /path`. Empty for a function without routes.
-    pub fn routes(&self) -> Vec<String> {
-        match self {
-            Self::Http(function) => {
-                let names = |route: &'static str, methods: &'static [&'static str]| {
-                    methods.iter().map(move |method| format!("{method} {route}"))
-                };
-                function.routes().flat_map(|route| names(route.path, route.methods())).collect()
-            }
-            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) | Self::Bounces(_) => Vec::new(),
-        }
+    /// Returns the function's routes.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
+        let function = match self {
+            Self::Http(function) => Some(function),
+            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) | Self::Bounces(_) => None,
+        };
+        function.into_iter().flat_map(common::http::Function::routes)
     }
 
     /// Calls the handler with the JSON that Lambda would send. Returns the JSON that Lambda would receive.

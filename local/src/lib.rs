@@ -24,7 +24,7 @@ mod template;
 pub use demo_tenant::DemoTenant;
 pub use embedded::{Action, action};
 pub use functions::{Handler, function_names};
-pub use generator::generated as generated_template;
+pub use generator::{generated_events, generated_template};
 pub use outbox::Email;
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;

@@ -75,7 +75,7 @@ enum Command {
     Demo,
     /// Print the OpenAPI 3.1 description of the API.
     Openapi,
-    /// Write the parts of template.yaml that follow from the code and from the rows in template/.
+    /// Write the parts of template.yaml that follow from the code and from the rows in template/, and sample events.
     #[command(hide = true)]
     Template,
 }
@@ -100,10 +100,15 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Writes the generated parts of the template in the current folder, which is the root of the repository.
+/// Writes the generated parts of the template, and the sample events. The current folder has to be the root of the
+/// repository.
 fn write_template() -> Result<()> {
     let source = std::fs::read_to_string(TEMPLATE).context("template.yaml cannot be read in this folder")?;
-    Ok(std::fs::write(TEMPLATE, local::generated_template(&source)?)?)
+    std::fs::write(TEMPLATE, local::generated_template(&source)?)?;
+    for (function, event) in local::generated_events()? {
+        std::fs::write(format!("events/{function}.json"), event)?;
+    }
+    Ok(())
 }
 
 /// Runs the service until a signal.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     alarms::{self, Watch},
-    rows,
+    events, rows,
     text::{camel, indented, list},
 };
 use crate::{
@@ -122,6 +122,7 @@ struct Function {
     routes: Vec<(String, String, String)>,
     /// Whether deliveries leave from a VPC.
     is_in_vpc: bool,
+    handler: Handler,
 }
 
 impl Functions {
@@ -188,6 +189,15 @@ impl Functions {
         format!("DashboardBody: !Sub |\n{}", indented(&DASHBOARD.replace(EACH, &functions), 2))
     }
 
+    /// The sample events of the functions with a route under `/v1`.
+    pub(super) fn sample_events(&self) -> Result<BTreeMap<String, String>> {
+        let routes = self.0.iter().flat_map(|function| {
+            let routes = function.handler.routes().filter(|route| route.path.starts_with("/v1/"));
+            routes.map(|route| (function.row.function.as_str(), route.path, route.credentials))
+        });
+        events::samples(routes)
+    }
+
     /// The variables of a function that people wrote.
     pub(super) fn variables(&self, function: &str) -> Result<String> {
         let found = self.0.iter().find(|found| found.row.function == function);
@@ -250,7 +260,9 @@ impl Function {
         let name = camel(&row.function, '-');
         let comment = rows::comment(ROWS, "function", &row.function);
         let (handler, read) = start(&row.function, written, names)?;
-        let routes = row.mapped(&handler.routes())?;
+        let routes =
+            handler.routes().flat_map(|route| route.methods().iter().map(|method| format!("{method} {}", route.path)));
+        let routes = row.mapped(&routes.collect::<Vec<_>>())?;
         let own = written.pointer(&format!("/Resources/{name}Function/Properties"));
         ensure!(
             own.is_some() || !routes.is_empty(),
@@ -264,7 +276,7 @@ impl Function {
         let given = read.into_iter().filter(|name| by_hand.is_none_or(|variables| !variables.contains_key(name)));
         let variables = given.map(|variable| (variable.clone(), referred(&variable))).collect();
         let is_in_vpc = own.is_some_and(|own| own.get("VpcConfig").is_some());
-        Ok(Self { row, comment, name, variables, routes, is_in_vpc })
+        Ok(Self { row, comment, name, variables, routes, is_in_vpc, handler })
     }
 
     /// Fills the names of the function into `text`.

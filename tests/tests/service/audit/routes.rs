@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The routes that do not record a change, by reason.
+/// The routes that do not record a change, by reason. A route for keys with a scope for reading needs none.
 const SILENT: [(&str, &[&str]); 5] = [
     (
         "it only reads",
@@ -10,14 +10,8 @@ const SILENT: [(&str, &[&str]); 5] = [
             "/api/auth/organization/set-active",
             "/api/auth/two-factor/get-totp-uri",
             "/console/verify/{id}",
-            "/v1/audit/list",
             "/v1/auth/inviteDetails",
             "/v1/auth/status",
-            "/v1/deliveries/get",
-            "/v1/deliveries/list",
-            "/v1/deliveries/stats",
-            "/v1/webhooks/list",
-            "/v1/webhooks/verify",
         ],
     ),
     (
@@ -37,8 +31,10 @@ fn each_route_records_its_changes_or_has_a_reason_not_to() {
     let document = local::openapi().expect("the functions match the template");
     let paths = document["paths"].as_object().expect("paths").iter();
     let silent = paths.filter(|(_, methods)| {
-        let post = methods.get("post");
-        post.is_some_and(|post| !post["description"].as_str().unwrap_or_default().contains("The audit log records"))
+        let Some(post) = methods.get("post") else { return false };
+        let records = post["description"].as_str().unwrap_or_default().contains("The audit log records");
+        let only_reads = post["security"][0]["key"][0].as_str().is_some_and(|scope| scope.ends_with(":read"));
+        !records && !only_reads
     });
     let excused = SILENT.iter().flat_map(|(_, paths)| paths.iter().copied()).collect::<BTreeSet<_>>();
     assert_eq!(silent.map(|(path, _)| path.as_str()).collect::<BTreeSet<_>>(), excused);

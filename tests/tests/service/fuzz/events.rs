@@ -7,7 +7,7 @@ use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
 use tests::{Lambda, Tenant, World, log};
 
-use super::{ROUTES, query, route, run, spoil, text};
+use super::{query, route, routes, run, spoil, text};
 use crate::functions::binaries::{build, tested};
 
 /// The function under test.
@@ -90,7 +90,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
         let world = World::start().await;
         let tenant = world.tenant("acme").await;
         let tested = tested();
-        let functions = ROUTES.iter().map(|(function, ..)| function).filter(|function| tested.contains(function));
+        let functions = routes().iter().map(|(function, ..)| function).filter(|function| tested.contains(function));
         let functions: BTreeSet<_> = functions.collect();
         let each = functions.into_iter().map(async |name| {
             let mut environment = world.stack.environment(name).expect("a function").clone();
