@@ -435,7 +435,8 @@ async fn a_password_is_reset(world: &World) {
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
 }
 
-/// The caller is identified before the fields are read. Once a day, the use is recorded.
+/// The caller is identified before the fields are read. Once a day, the use is recorded. The second call with a key reads
+/// the key and its owner together.
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     for (name, route) in tests::description::routes() {
         let takes_keys = route["security"].as_array().into_iter().flatten().any(|security| security["key"].is_array());
@@ -443,6 +444,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
         world.forget_uses().await;
         for answer in [
             world.rpc_by_session(&tenant.cookie, route, json!({})).await,
+            world.rpc(&tenant.key, route, json!({})).await,
             world.rpc(&tenant.key, route, json!({})).await,
         ] {
             assert_ne!(answer.status, 401, "{route}");
