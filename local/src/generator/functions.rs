@@ -143,7 +143,33 @@ impl Functions {
             Function::read(row, written, names)
                 .with_context(|| format!("the function {name} of template/functions.yaml"))
         };
-        Ok(Self(rows.into_iter().map(read).collect::<Result<_>>()?))
+        let functions = Self(rows.into_iter().map(read).collect::<Result<_>>()?);
+        functions.check_precedence()?;
+        Ok(functions)
+    }
+
+    /// Checks that each route leads to its own function: of the paths that match a request, API Gateway prefers the
+    /// longest.
+    fn check_precedence(&self) -> Result<()> {
+        let mapped = self.0.iter().flat_map(|function| function.routes.iter().map(move |route| (function, route)));
+        for function in &self.0 {
+            for route in function.handler.routes() {
+                let takes = |(_, (method, path, _)): &(_, &(String, String, _))| match method.as_str() {
+                    "ANY" => is_below(route.path, path),
+                    _ => path == route.path && *method == route.method.as_str(),
+                };
+                let length = |(_, (_, path, _)): &(_, &(String, String, _))| path.trim_end_matches(REST).len();
+                let (found, _) = mapped.clone().filter(takes).max_by_key(length).context("a route is not mapped")?;
+                ensure!(
+                    found.name == function.name,
+                    "API Gateway would send {} of {} to {}",
+                    route.path,
+                    function.row.function,
+                    found.row.function
+                );
+            }
+        }
+        Ok(())
     }
 
     /// The functions with routes, and the roles and log groups of all functions.
@@ -229,12 +255,11 @@ impl Row {
     /// The routes of the API that lead to the function: those of the paths in `any`, and its others.
     fn mapped(&self, routes: &[String]) -> Result<Vec<(String, String, String)>> {
         let routes = routes.iter().filter_map(|route| route.split_once(' '));
-        let below = |path: &str, any: &str| path.starts_with(any.trim_end_matches("{proxy+}"));
         for any in &self.any {
-            ensure!(routes.clone().any(|(_, path)| below(path, any)), "no route is below {any}");
+            ensure!(routes.clone().any(|(_, path)| is_below(path, any)), "no route is below {any}");
         }
         let any = self.any.iter().map(|path| ("ANY", path.as_str()));
-        let others = routes.filter(|(_, path)| !self.any.iter().any(|any| below(path, any)));
+        let others = routes.filter(|(_, path)| !self.any.iter().any(|any| is_below(path, any)));
         let mut mapped: Vec<_> =
             any.chain(others).map(|(method, path)| (method, path, self.event(method, path))).collect();
         if let [(_, _, event)] = &mut mapped[..] {
@@ -335,6 +360,13 @@ impl Function {
     }
 }
 
+/// The variable at the end of a path that stands for the rest of it.
+const REST: &str = "{proxy+}";
+
+fn is_below(path: &str, any: &str) -> bool {
+    path.starts_with(any.trim_end_matches(REST))
+}
+
 /// Starts a function with the defaults of the parameters. Returns it with the variables that it reads.
 fn start(function: &str, written: &Value, names: &BTreeSet<String>) -> Result<(Handler, BTreeSet<String>)> {
     let read = Arc::new(Mutex::new(BTreeSet::new()));
@@ -409,6 +441,23 @@ mod tests {
         assert_eq!(read(with), "the function dogs of template/functions.yaml: functions/dogs does not exist");
         let twice = std::iter::once(row(json!({"function": "docs"}))?).chain(rows()?).collect();
         assert_eq!(read(twice), "template/functions.yaml has two rows for a function");
+        Ok(())
+    }
+
+    #[test]
+    fn a_route_that_leads_to_another_function_is_named() -> Result<()> {
+        let written = crate::template::parse(include_str!("../../../template.yaml"))?;
+        let names = super::super::names(&written)?;
+        let row = |function: &str, any: &[&str]| row(json!({"function": function, "any": any}));
+        let read = |row| Function::read(row, &json!({"Parameters": written["Parameters"]}), &names);
+        let organization = read(row("auth-organization", &["/api/auth/organization/{proxy+}"])?)?;
+        let mut functions = Functions(vec![read(row("auth-cli", &["/api/auth/{proxy+}"])?)?, organization]);
+        functions.check_precedence()?;
+        let path = "/api/auth/organization/invite-member";
+        let cli = functions.0.first_mut().context("a function")?;
+        cli.routes.push(("ANY".to_owned(), path.to_owned(), "Event".to_owned()));
+        let expected = "API Gateway would send /api/auth/organization/invite-member of auth-organization to auth-cli";
+        assert_eq!(problem(functions.check_precedence()), expected);
         Ok(())
     }
 
