@@ -52,7 +52,7 @@ const http = createServer(server.handle.bind(server)).listen(0, "127.0.0.1");
 await app.start(() => new Promise((resolve) => http.once("listening", resolve)));
 
 let same = true;
-for (const [accept, expected] of [[undefined, 302], ["*/*", 302], ["application/json", 422]]) {
+for (const [accept, expected] of [[undefined, 302], ["*/*", 302], ["application/json", 422], ["application/json, */*;q=0.8", 422]]) {
   const headers = { "content-type": "application/json", ...(accept && { accept }) };
   const { port } = http.address();
   const response = await new Promise((resolve) => {

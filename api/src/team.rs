@@ -220,7 +220,8 @@ pub struct Declined {
 #[schemars(deny_unknown_fields, inline)]
 pub struct Settings {
     /// Always `false`.
-    #[schemars(extend("const" = false))]
+    // Not a constant: the clients of some generators refuse one (findings/openapi-generator-constants.sh).
+    #[schemars(extend("examples" = [false]))]
     pub code_sharing_enabled: bool,
     /// Whether the emails about failed jobs are turned off.
     pub disable_job_failure_notifications: bool,

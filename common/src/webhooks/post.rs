@@ -55,6 +55,8 @@ mod turns;
 
 /// The `User-Agent` of every function that sends deliveries.
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
+/// Frameworks such as Laravel and AdonisJS answer an error with a redirect unless the client prefers JSON.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*;q=0.8");
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
 const EVENT_PAYLOAD: HeaderName = HeaderName::from_static("x-event-payload");
@@ -392,6 +394,7 @@ impl Content<'_> {
             // The service's headers take precedence over stored headers.
             all.entry(name).or_insert(value);
         }
+        all.entry(header::ACCEPT).or_insert(ACCEPT);
         Ok(all)
     }
 }

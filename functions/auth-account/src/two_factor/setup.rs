@@ -74,9 +74,16 @@ impl Confirmation {
 
 struct Enabling(Confirmation);
 
+#[derive(JsonSchema)]
+#[schemars(inline, rename_all = "lowercase")]
+enum Method {
+    Totp,
+}
+
 impl Enabling {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let method = fields.about("The kind of second factor. Only `totp` is supported.").optional_text("method", totp);
+        let method = fields.about("The kind of second factor. Only `totp` is supported.");
+        let method = method.optional_text("method", Method::parse);
         let refused = fields.refuse(&["issuer"]);
         let confirmation = Confirmation::read(app, fields);
         method?;
@@ -85,8 +92,10 @@ impl Enabling {
     }
 }
 
-fn totp(method: &str) -> Result<(), Vec<Problem>> {
-    if method == "totp" { Ok(()) } else { Err(vec![Problem::format("Must be totp")]) }
+impl Method {
+    fn parse(name: &str) -> Result<Self, Vec<Problem>> {
+        if name == "totp" { Ok(Self::Totp) } else { Err(vec![Problem::format("Must be totp")]) }
+    }
 }
 
 /// The link for an authenticator app, and backup codes to use if the app is lost.
