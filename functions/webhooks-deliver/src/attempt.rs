@@ -33,7 +33,7 @@ pub(crate) struct Sender {
 /// An attempt that has ended.
 pub(crate) struct Made {
     pub(crate) shown: Shown,
-    pub(crate) is_success: bool,
+    pub(crate) outcome: Outcome,
     pub(crate) began: Timestamp,
     /// Receives whether the result has been stored.
     pub(crate) stored: oneshot::Receiver<bool>,
@@ -79,7 +79,7 @@ impl Sender {
         };
         let (sender, stored) = oneshot::channel();
         batch.finish(due.ended(AttemptResult::Made(made, outcome)).showing(shown, began).stored_to(sender));
-        Ok(Made { shown, is_success: matches!(outcome, Outcome::Delivered(_)), began, stored })
+        Ok(Made { shown, outcome, began, stored })
     }
 
     /// Posts, and waits for the answer. Returns `None` if the post could not be made.

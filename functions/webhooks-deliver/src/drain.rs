@@ -24,7 +24,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Parked, Payload, Receiver, Status, Trigger},
+        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Outcome, Parked, Payload, Receiver, Status, Trigger},
         endpoints::{Endpoint, Gate, Shown},
         log::{Room, Rooms},
         queue::DrainMessage,
@@ -218,10 +218,10 @@ impl Lane {
 
 /// The number of attempts in progress at a receiver after one more has ended.
 fn next_width(width: usize, made: &Made) -> usize {
-    match (made.is_success, made.shown) {
-        (true, _) => (width + 1).min(WIDEST),
-        (false, Shown::Nothing) => (width / 2).max(1),
-        (false, _) => (width / 2).max(ANSWERING),
+    match (made.outcome, made.shown) {
+        (Outcome::Delivered(_), _) => (width + 1).min(WIDEST),
+        (Outcome::Failed(_), Shown::Nothing) => (width / 2).max(1),
+        (Outcome::Failed(_), _) => (width / 2).max(ANSWERING),
     }
 }
 
@@ -319,6 +319,8 @@ impl Round<'_> {
                         }
                         // The other drain serves a receiver that is no longer silent.
                         is_over |= lane.drain() == Drain::Silent;
+                        // The endpoint is disabled, so its other deliveries are held.
+                        is_over |= made.outcome.is_gone() && lane.endpoint.is_some();
                         stored.push(made.stored);
                     }
                     None => (is_over, result) = (true, Err(Error::Busy)),
@@ -416,18 +418,24 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
+    use common::webhooks::delivery::Failure;
+
     use super::*;
 
-    fn made(is_success: bool, shown: Shown) -> Made {
-        Made { shown, is_success, began: Timestamp::now(), stored: oneshot::channel().1 }
+    fn made(status: u16, shown: Shown) -> Made {
+        let outcome = match status {
+            200 => Outcome::Delivered(status),
+            _ => Outcome::Failed(Failure::Status(status, None)),
+        };
+        Made { shown, outcome, began: Timestamp::now(), stored: oneshot::channel().1 }
     }
 
     #[test]
     fn a_success_widens_and_a_failure_halves() {
-        assert_eq!(next_width(10, &made(true, Shown::Late)), 11);
-        assert_eq!(next_width(WIDEST, &made(true, Shown::Quick)), WIDEST);
-        assert_eq!(next_width(40, &made(false, Shown::Quick)), 20);
-        assert_eq!(next_width(12, &made(false, Shown::Late)), ANSWERING, "it answers");
-        assert_eq!([40, 1].map(|width| next_width(width, &made(false, Shown::Nothing))), [20, 1]);
+        assert_eq!(next_width(10, &made(200, Shown::Late)), 11);
+        assert_eq!(next_width(WIDEST, &made(200, Shown::Quick)), WIDEST);
+        assert_eq!(next_width(40, &made(500, Shown::Quick)), 20);
+        assert_eq!(next_width(12, &made(500, Shown::Late)), ANSWERING, "it answers");
+        assert_eq!([40, 1].map(|width| next_width(width, &made(500, Shown::Nothing))), [20, 1]);
     }
 }

@@ -37,6 +37,13 @@ pub enum Failure {
     Protocol,
 }
 
+impl Outcome {
+    /// Whether the receiver responded that it wants no more deliveries, which disables its endpoint.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Failed(Failure::Status(410, _)))
+    }
+}
+
 impl Failure {
     /// The name of the reason in the delivery log, the function's log and the metrics.
     pub fn reason(self) -> &'static str {

@@ -97,6 +97,22 @@ async fn held_deliveries_stay_held_and_new_events_are_sent() {
     assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 1);
 }
 
+/// The first attempt shows that the receiver still wants no deliveries, so the others are held again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_410_costs_a_recovery_a_single_delivery() {
+    let world = World::start().await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(410, &[] as &[_]); 30]).await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    for job in 0..30 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    set_active(&world, &tenant, &endpoint, true).await;
+    assert_eq!(recover(&world, &tenant, &endpoint, "held").await.len(), 30);
+    assert_eq!((receiver.count().await, world.log_of(&tenant.id, Status::Failed).await.len()), (1, 1));
+    assert_eq!((world.log_of(&tenant.id, Status::Held).await.len(), world.left().await), (29, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
