@@ -42,7 +42,7 @@ impl Check<'_> {
                 let failing = about.len() - disabled - recovered;
                 let hours = usize::try_from(self.world.now().as_secs() / 3600).unwrap_or(0) + 1;
                 let faults = self.allowance.faults;
-                if disabled > starts + faults || failing > hours + faults || recovered > failing + faults {
+                if disabled > starts + faults || failing > hours + starts - 1 + faults || recovered > failing + faults {
                     wrong.push(format!(
                         "endpoint {index} of {number}: {failing} emails that it fails, {disabled} that it is disabled, \
                          {recovered} that it works again"
@@ -92,8 +92,11 @@ impl Check<'_> {
                 }
                 let healthy = ends_of_outages.iter().map(|end| end.to).filter(|to| *to < first).max();
                 let is_told = about.iter().any(|mail| mail.at <= latest && Some(mail.at + stale) >= healthy);
-                // There is at most one email an hour.
-                let is_early = mails.iter().any(|at| *at <= latest && *at + HOUR + Duration::from_secs(60) >= first);
+                // There is at most one email an hour, unless the endpoint is enabled in between.
+                let enabled = endpoint.switches.iter().filter(|(active, _)| *active).map(|(_, when)| when.from);
+                let enabled = enabled.filter(|at| *at <= first).max().unwrap_or_default();
+                let is_recent = |at: &Time| *at + HOUR + Duration::from_secs(60) >= first && *at + stale >= enabled;
+                let is_early = mails.iter().any(|at| *at <= latest && is_recent(at));
                 if !is_told && !is_early {
                     wrong.push(format!(
                         "the outage of endpoint {index} of {tenant} from {} on was not reported by {}",

@@ -163,15 +163,20 @@ async fn a_brief_failure_sends_no_email_and_a_flapping_one_an_hour() {
 #[tokio::test(flavor = "multi_thread")]
 async fn enabling_an_endpoint_resets_the_notices() {
     let (world, tenant) = impatient().await;
-    let receiver = Receiver::scripted(&[(410, &[]), (410, &[])]).await;
+    let receiver = Receiver::scripted(&[(410, &[]), (410, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.deliver(event(&tenant.id, "1")).await;
-    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    let enable = json!({"id": id, "active": true});
+    world.rpc(&tenant.key, "webhooks/update", enable.clone()).await.ok();
     sweep(&world, later(0)).await;
     assert_eq!(subjects(&world).await.len(), 0, "its owner has been notified already");
     world.deliver(event(&tenant.id, "2")).await;
     sweep(&world, later(MINUTE)).await;
     assert_eq!(subjects(&world).await, [DISABLED]);
+    world.rpc(&tenant.key, "webhooks/update", enable).await.ok();
+    world.deliver(event(&tenant.id, "3")).await;
+    sweep(&world, later(2 * MINUTE)).await;
+    assert_eq!(subjects(&world).await, [DISABLED, FAILING], "another failure is reported within the hour");
 }
 
 #[tokio::test(flavor = "multi_thread")]
