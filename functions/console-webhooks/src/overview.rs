@@ -148,8 +148,8 @@ impl Render for Troubles {
     }
 }
 
-/// The numbers of the endpoints in the table: `In 24 hours, tests excluded: 200 delivered, 40 failed`. There are `all`
-/// endpoints in total.
+/// The numbers of the endpoints in the table: `Of the events of 24 hours, tests excluded: 200 delivered, 40 failed`.
+/// There are `all` endpoints in total.
 fn totals(rows: &[Known], all: usize) -> Markup {
     let mut sum = Statistics::default();
     for Known { counted, .. } in rows {
@@ -159,7 +159,7 @@ fn totals(rows: &[Known], all: usize) -> Markup {
     }
     html! {
         @if !rows.is_empty() {
-            " In 24 hours, tests excluded"
+            " Of the events of 24 hours, tests excluded"
             @if rows.len() < all { ", to those in the table" }
             ": "
             @match chart::is_empty(&sum) { true => "no deliveries", false => (chart::numbers(&sum, "held")) }

@@ -228,7 +228,7 @@ pub(crate) fn gone(action: &str) -> Markup {
             p {
                 "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
                 (action)
-                " only if it accepts them again; another 410 disables the endpoint."
+                " only if it accepts them again; another 410 disables the endpoint, and holds the other deliveries."
             }
         }
     }

@@ -99,7 +99,7 @@ pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
                     (true, ..) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
                     (true, ..) => {
                         strong { (deliveries(resent)) " resent" } " of those created since " (times::date(time.start))
-                        @if !open.is_empty() { ". Still open: " (open.join(", ")) }
+                        @if !open.is_empty() { ". Not delivered at this endpoint: " (open.join(", ")) }
                         "."
                     },
                     (false, 0, _) => {

@@ -43,7 +43,10 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let browser = Browser::new(&world, &tenant.cookie);
         let first = text(&browser.open("/console").await);
         assert!(first.contains(&format!("{all} delivered")), "{all}: {first}");
-        assert!(first.contains(&format!("In 24 hours, tests excluded: {all} delivered.")), "{all}: {first}");
+        assert!(
+            first.contains(&format!("Of the events of 24 hours, tests excluded: {all} delivered.")),
+            "{all}: {first}"
+        );
         let own = text(&browser.open(&format!("/console/endpoints/{busy}")).await);
         assert!(own.contains(&format!("{all} delivered in 24 hours")), "{all}: {own}");
         assert!(!own.contains("not read") && !first.contains('+'), "{all}: {own}\n{first}");
@@ -261,7 +264,15 @@ async fn a_failing_endpoint_is_tested_before_deliveries_are_resent() {
     world.handle_all().await;
     // The attempts failed again. The page says that they are not over, and asks for a test first.
     let page = browser.open(&path).await;
-    says(&page, &["Failing", "2 deliveries wait for another attempt", "2 deliveries resent", "Still open: 2 pending"]);
+    says(
+        &page,
+        &[
+            "Failing",
+            "2 deliveries wait for another attempt",
+            "2 deliveries resent",
+            "Not delivered at this endpoint: 2 pending",
+        ],
+    );
     assert!(is_primary(&page, "Send test event") && !is_primary(&page, "Retry 2 pending deliveries now"));
     says(&browser.open("/console").await, &["Failing", "2 deliveries wait for another attempt"]);
     // Once a test succeeds, the first button resends.
