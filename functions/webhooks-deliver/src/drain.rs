@@ -418,24 +418,19 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use common::webhooks::delivery::Failure;
-
     use super::*;
 
-    fn made(status: u16, shown: Shown) -> Made {
-        let outcome = match status {
-            200 => Outcome::Delivered(status),
-            _ => Outcome::Failed(Failure::Status(status, None)),
-        };
+    fn made(outcome: Outcome, shown: Shown) -> Made {
         Made { shown, outcome, began: Timestamp::now(), stored: oneshot::channel().1 }
     }
 
     #[test]
     fn a_success_widens_and_a_failure_halves() {
-        assert_eq!(next_width(10, &made(200, Shown::Late)), 11);
-        assert_eq!(next_width(WIDEST, &made(200, Shown::Quick)), WIDEST);
-        assert_eq!(next_width(40, &made(500, Shown::Quick)), 20);
-        assert_eq!(next_width(12, &made(500, Shown::Late)), ANSWERING, "it answers");
-        assert_eq!([40, 1].map(|width| next_width(width, &made(500, Shown::Nothing))), [20, 1]);
+        let (ok, failed) = (Outcome::Delivered(200), Outcome::Failed(common::webhooks::delivery::Failure::Protocol));
+        assert_eq!(next_width(10, &made(ok, Shown::Late)), 11);
+        assert_eq!(next_width(WIDEST, &made(ok, Shown::Quick)), WIDEST);
+        assert_eq!(next_width(40, &made(failed, Shown::Quick)), 20);
+        assert_eq!(next_width(12, &made(failed, Shown::Late)), ANSWERING, "it answers");
+        assert_eq!([40, 1].map(|width| next_width(width, &made(failed, Shown::Nothing))), [20, 1]);
     }
 }

@@ -7,10 +7,9 @@
 //! their attempts. `next_step` decides what follows a failure. Due attempts arrive from the queue `deliveries`, and drains
 //! from the two others. New recoveries arrive beside the late drains.
 //!
-//! An attempt that has begun is never cut off: it runs to its answer or its timeout.
-//!
-//! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
-//! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
+//! An attempt that has begun is never cut off: it runs to its answer or its timeout. A record is acknowledged only after
+//! the results of its attempts have been stored; `ledger` defines the order. A crash at any point repeats work, but
+//! loses none. `job_failures` records failed jobs for the emails about them.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -163,12 +162,8 @@ impl App {
         // Boxed, like other rare paths: the future of every record is as large as its largest path.
         match parse_message(body).map_err(Undone::Malformed)? {
             Message::Attempts(tenant, attempts) => {
-                let made = attempts.into_iter().map(async |(id, attempt)| {
-                    let due = DueAttempt { tenant: tenant.clone(), id, attempt };
-                    // Otherwise, this process is already handling the same attempt for another record.
-                    let Some(mark) = in_progress.begin(due.clone()) else { return Ok(()) };
-                    Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await
-                });
+                let due = attempts.into_iter().map(|(id, attempt)| DueAttempt { tenant: tenant.clone(), id, attempt });
+                let made = due.map(|due| Box::pin(retry::attempt(&record, due, in_progress, sender, ledger, batch)));
                 all(made).await.into_iter().collect()
             }
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,

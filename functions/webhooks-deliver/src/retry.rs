@@ -1,7 +1,5 @@
 //! Due attempts: retries, resends and tests.
 
-use std::sync::Arc;
-
 use common::{
     error::Error,
     timestamp::Timestamp,
@@ -15,7 +13,7 @@ use crate::{
     attempt::Sender,
     batch::Batch,
     ledger::Ledger,
-    outgoing::{Due, Mark},
+    outgoing::{Due, InProgress},
     record::{EARLY, Record, Undone},
 };
 
@@ -50,21 +48,20 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
     }
 }
 
-/// Makes a due attempt.
+/// Makes a due attempt, unless this process is already making it for another record.
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
-    mark: Arc<Mark>,
+    in_progress: &InProgress,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
+    let Some(mark) = in_progress.begin(due.clone()) else { return Ok(()) };
     let Ledger { endpoints, reads, log, queues, .. } = ledger;
     let now = Timestamp::now();
-    let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
-        // The log's retention has deleted the delivery.
-        return Ok(());
-    };
+    // The log's retention may have deleted the delivery.
+    let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else { return Ok(()) };
     let step = step(&delivery, &due, record.is_repeated, now);
     if record.is_repeated && matches!(step, Step::NoteEnded | Step::SendOn) {
         let endpoint = match delivery.webhook_endpoint_id {
@@ -82,8 +79,7 @@ pub(crate) async fn attempt(
                 log.put_all([log.due_row(&due.tenant, &delivery, now)]).await?;
             }
             // `None` if the wait exceeds SQS's longest delay: the due row then wakes the delivery.
-            let message = DueAttempt::soon(&due.tenant, &delivery, now);
-            let sent = queues.send(message.as_slice(), now).await;
+            let sent = queues.send(DueAttempt::soon(&due.tenant, &delivery, now).as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);
         }
         Step::Attempt => {}
@@ -97,10 +93,9 @@ pub(crate) async fn attempt(
         }
         Destination::Callback { url, .. } => (None, reads.gate(&due.tenant, Origin::of(url)).await?),
     };
-    let (index, tenant) = (record.index, due.tenant);
     let due = Due {
-        index,
-        tenant,
+        index: record.index,
+        tenant: due.tenant,
         delivery,
         payload,
         endpoint,
