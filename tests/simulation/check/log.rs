@@ -260,7 +260,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
-    /// Events for an endpoint that is certainly inactive are held until they are resent or recovered.
+    /// Events for an endpoint that is certainly inactive are held until they are resent or recovered, or the endpoint is
+    /// deleted.
     pub(super) fn held_deliveries_stay(&mut self) {
         let mut wrong = std::mem::take(&mut self.world.state().unasked);
         let handled = self.world.state().handled.clone();
@@ -270,7 +271,12 @@ impl Check<'_> {
             // The first of two `active` calls may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
-            if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {
+            let is_kept = match logged.text("status") {
+                "held" => true,
+                "ended" => endpoint.deleted.is_some(),
+                _ => false,
+            };
+            if is_collected && !(is_kept && logged.attempts.is_empty()) {
                 wrong.push(format!("{} is {} without a request", logged.text("webhook_id"), logged.text("status")));
             }
         }
