@@ -1,6 +1,7 @@
 //! Schedules the drains of organizations: at most one message for each of an organization's two drains.
 //!
-//! Each message has a row in its minute, so the sweep replaces a message that was lost.
+//! Each message has a row in its minute, so the sweep replaces a message that was lost. The row is written before the
+//! drain's item expects the message: a process may die before it has sent it.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -34,10 +35,12 @@ impl Drains {
             if seen.runs(now) || (seen.begins_by(at, now) && !is_repeated) {
                 return Ok(Break(()));
             }
+            let message = DrainMessage { tenant: tenant.clone(), drain, at, after: None };
+            self.put_row(&message, at, now).await?;
             if !self.endpoints.schedule_drain(tenant, drain, &seen, at).await? {
                 return Ok(Continue(()));
             }
-            self.send(DrainMessage { tenant: tenant.clone(), drain, at, after: None }, at, now).await.map(Break)
+            self.queues.send_drain(message, at, now).await.map(Break)
         })
         .await
     }
@@ -52,11 +55,13 @@ impl Drains {
     ) -> Result<()> {
         let now = Timestamp::now();
         let at = at.max(now);
+        let next = DrainMessage { at, after: last, ..message.clone() };
+        self.put_row(&next, at, now).await?;
         if !self.endpoints.schedule_drain(&message.tenant, message.drain, lock, at).await? {
             // Another process has taken over, because this one took too long.
             return Ok(());
         }
-        self.send(DrainMessage { at, after: last, ..message.clone() }, at, now).await
+        self.queues.send_drain(next, at, now).await
     }
 
     /// Sends on a message that began no round, to the time when its round is due or the lock of the round that runs
@@ -69,7 +74,8 @@ impl Drains {
             return Ok(());
         }
         let at = state.runs_until.filter(|_| state.runs(now)).unwrap_or(message.at);
-        self.send(message.clone(), at, now).await
+        self.put_row(message, at, now).await?;
+        self.queues.send_drain(message.clone(), at, now).await
     }
 
     /// Replaces the message of a drain if it was lost. Returns whether it was.
@@ -82,10 +88,9 @@ impl Drains {
         Ok(is_lost)
     }
 
-    async fn send(&self, message: DrainMessage, at: Timestamp, now: Timestamp) -> Result<()> {
-        let DrainMessage { ref tenant, drain, .. } = message;
-        let row = self.log.drain_row(&DrainRow { tenant: tenant.clone(), drain, at }, now);
-        let (written, sent) = tokio::join!(self.log.put_all([row]), self.queues.send_drain(message, at, now));
-        sent.and(written)
+    /// Writes the row of a message that arrives at `at`.
+    async fn put_row(&self, message: &DrainMessage, at: Timestamp, now: Timestamp) -> Result<()> {
+        let row = DrainRow { tenant: message.tenant.clone(), drain: message.drain, at };
+        self.log.put_all([self.log.drain_row(&row, now)]).await
     }
 }
