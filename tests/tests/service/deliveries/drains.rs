@@ -14,7 +14,7 @@ use common::{
     },
 };
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, callback, event, records, world::log::due_message};
+use tests::{Call, Receiver, Tenant, World, callback, event, records, world::log::due_message};
 
 use super::{
     HOUR,
@@ -242,4 +242,22 @@ async fn messages_of_the_previous_version_are_handled() {
         world.drain_late().await;
         assert_eq!((receiver.count().await, world.left().await), (number + 1, 0), "{queue}");
     }
+}
+
+/// A process may die before it has sent the message of a drain. The sweep then finds the row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drains_row_is_written_before_its_item() {
+    let is_item =
+        |call: &Call| call.operation == "UpdateItem" && call["Key"]["webhook_endpoint_id"]["S"] == "#drain#late";
+    let (world, fails) = World::failing(is_item).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.new_endpoint(&tenant, &receiver.url("/"), "s").await;
+    fails.on();
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
+    world.poll("job-events").await;
+    let items = world.items("deliveries").await;
+    let keys = items.iter().filter_map(|item| item["delivery"].as_s().ok());
+    let rows = keys.filter(|key| key.starts_with("drain/") && key.ends_with(&tenant.id)).count();
+    assert_eq!((rows > 0, world.counts("slow-deliveries").await), (true, [0, 0, 0]));
 }
