@@ -35,9 +35,9 @@ const BOUND: (f64, f64) = (500.0, 300.0);
 
 /// Measures the calls of one organization with 290 endpoints and a million deliveries, a tenth of which have failed, in
 /// the embedded tables. Each call to a table passes a proxy that counts units. A quick run, which is not optimized, has
-/// 10,000 deliveries and no bounds. The others write a table to `docs/performance.md`.
+/// 100,000 deliveries and no bounds. The others write a table to `docs/performance.md`.
 pub(crate) async fn night(effort: Effort) {
-    let (deliveries, calls_of_each) = if effort.quick { (10_000, 1) } else { (1_000_000, 5) };
+    let (deliveries, calls_of_each) = if effort.quick { (100_000, 1) } else { (1_000_000, 5) };
     let mut table = Table::default();
     let world = World::metered_with(&[("MAX_ENDPOINTS_PER_TENANT", "290")]).await;
     let tenant = world.tenant("volume").await;
