@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Allowance, Check, Logged, ends};
 use crate::{
     run::{Endpoint, Within, pending, time},
-    script::Time,
+    script::{Fault, Time},
     world::{Mail, stamp},
 };
 
@@ -77,8 +77,10 @@ impl Check<'_> {
         let own = || self.logged.iter().filter(|it| (it.tenant, it.endpoint) == here && !it.is_test());
         let begins = |attempt: &Value| time(&attempt["at"]);
 
-        // Calls that fail may leave out an attempt, and delay an email.
-        let patience = if faults == 0 { 60 * (self.world.script.sweep_every + 1) } else { 3600 };
+        // Calls that fail may leave out an attempt, and delay an email. So does a sweep that does not run.
+        let is_sweep = |fault: &&Fault| matches!(fault, Fault::NoSweep(_));
+        let unswept = u64::try_from(self.world.script.faults.iter().filter(is_sweep).count()).expect("few");
+        let patience = if faults == 0 { 60 * (self.world.script.sweep_every * (1 + unswept) + 1) } else { 3600 };
         for logged in own() {
             for attempts in logged.attempts.windows(usize::try_from(LONG.0).expect("few") + faults) {
                 let (Some(first), Some(last)) = (attempts.first(), attempts.last()) else { continue };
