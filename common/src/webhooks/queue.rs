@@ -143,6 +143,7 @@ pub fn parse_message(text: &str) -> Result<Message, Malformed> {
         Wire::Attempt { tenant_id, delivery_id, attempt } => {
             Ok(Message::Attempts(tenant_of(&tenant_id)?, vec![(delivery_of(&delivery_id)?, attempt)]))
         }
+        Wire::Attempts { attempts, .. } if attempts.is_empty() => Err(wrong("attempts")),
         Wire::Attempts { tenant_id, attempts } => {
             let attempts = attempts.iter().map(|each| Ok((delivery_of(&each.delivery_id)?, each.attempt)));
             Ok(Message::Attempts(tenant_of(&tenant_id)?, attempts.collect::<Result<_, _>>()?))
@@ -414,6 +415,7 @@ mod tests {
             r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#,
             r#"{"tenant_id":"t","delivery_id":"callback.3","attempt":3}"#,
             r#"{"tenant_id":"t","attempts":[{"delivery_id":"callback.3","attempt":3}]}"#,
+            r#"{"tenant_id":"t","attempts":[]}"#,
             r#"{"tenant_id":"t","drain":"quick","at":1769860800999}"#,
         ] {
             assert!(parse_message(other).is_err(), "{other}");

@@ -58,8 +58,7 @@ impl Sender {
         }
     }
 
-    /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor for
-    /// it.
+    /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor.
     pub(crate) async fn attempt(&self, mut due: Due, batch: &Batch) -> Result<Made, Due> {
         let Posting { began, took, posted, is_quick, is_stored } = loop {
             match self.post(&due, batch).await {

@@ -116,10 +116,10 @@ impl Deliver {
             // Moved here so that `end` consumes it and closes the channels. The ledger stops when there are no more
             // attempts.
             let batch = batch;
-            let handled = records.iter().enumerate().map(async |(index, record)| {
-                let handled = AssertUnwindSafe(app.handle(index, record, &batch)).catch_unwind().await;
-                Some((index, handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?))
-            });
+            let handled = records
+                .iter()
+                .enumerate()
+                .map(async |(index, record)| Some((index, caught(app.handle(index, record, &batch)).await.err()?)));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
             let unnoted = app.notes.note(batch.end()).await;
             undone.into_iter().chain(unnoted).collect::<Vec<_>>()
@@ -164,10 +164,15 @@ impl App {
             Message::Attempts(tenant, attempts) => {
                 let due = attempts.into_iter().map(|(id, attempt)| DueAttempt { tenant: tenant.clone(), id, attempt });
                 let made = due.map(|due| Box::pin(retry::attempt(&record, due, in_progress, sender, ledger, batch)));
-                all(made).await.into_iter().collect()
+                all(made.map(caught)).await.into_iter().collect()
             }
             Message::Drain(message) => Box::pin(drain::round(&record, message, sender, ledger, batch)).await,
             Message::Recovery(tenant, id) => Ok(Box::pin(ledger.recoveries.run(&tenant, id, batch.last_start)).await?),
         }
     }
+}
+
+/// Handles a record or one of its attempts. A panic does not affect the others.
+async fn caught(handling: impl Future<Output = Result<(), Undone>>) -> Result<(), Undone> {
+    AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|panic| Err(Undone::Panicked(panic)))
 }

@@ -155,8 +155,7 @@ impl Ended {
     }
 }
 
-/// The due attempts that this process is working on. Two messages for the same attempt are often in one batch. Clones
-/// share the attempts.
+/// The due attempts in progress in this process. Two messages for an attempt are often in one batch. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
 

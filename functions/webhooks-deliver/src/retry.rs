@@ -85,13 +85,12 @@ pub(crate) async fn attempt(
         Step::Attempt => {}
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
-    let (endpoint, gate) = match &payload.destination {
+    let (gate, endpoint) = match &payload.destination {
         Destination::Endpoint(id) => {
             let endpoint = reads.one(&due.tenant, *id).await?;
-            let gate = endpoint.as_ref().map(|endpoint| endpoint.health.gate).unwrap_or_default();
-            (endpoint, gate)
+            (endpoint.as_ref().map(|endpoint| endpoint.health.gate).unwrap_or_default(), endpoint)
         }
-        Destination::Callback { url, .. } => (None, reads.gate(&due.tenant, Origin::of(url)).await?),
+        Destination::Callback { url, .. } => (reads.gate(&due.tenant, Origin::of(url)).await?, None),
     };
     let due = Due {
         index: record.index,
@@ -130,8 +129,7 @@ mod tests {
     fn a_message_for_no_known_attempt_is_dropped() {
         let (tenant, now): (TenantId, _) = ("t".parse().expect("a tenant"), Timestamp::now());
         let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
-        let failed = Outcome::Failed(Failure::Status(500, None));
-        let last = Attempt::new(now, 1, failed, None, Trigger::Schedule);
+        let last = Attempt::new(now, 1, Outcome::Failed(Failure::Timeout), None, Trigger::Schedule);
         let pending = |attempts, wait: u64| Delivery {
             attempts,
             last_attempt: Some(last.clone()),

@@ -5,14 +5,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::webhooks::{
-    delivery::Status,
-    post::{Network, system_tls},
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::Status,
+        post::{Network, system_tls},
+    },
 };
 use futures::future::{BoxFuture, join_all};
 use lambda_runtime::{Context, LambdaEvent};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, Switch, World, callback, event, log, records};
+
+use super::{Book, Draft, SECOND};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_without_a_place_in_the_process_are_parked() {
@@ -95,6 +100,20 @@ async fn a_failure_of_the_service_fails_only_its_record() {
     assert_eq!(receiver.received().await.len(), 1);
 }
 
+/// Handles a batch in a process whose resolver panics. Returns the ids of the records that stay in their queue.
+async fn without_resolver(world: &World, batch: Value) -> Vec<String> {
+    let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
+    let network = Network { lookup: Arc::new(lookup), ..Network::system() };
+    let tls = system_tls().expect("trusted authorities");
+    let deliver = webhooks_deliver::function_over(&world.delivering(), network, tls).expect("settings");
+    let mut event = LambdaEvent::new(serde_json::from_value(batch).expect("a batch"), Context::default());
+    let deadline = SystemTime::now() + Duration::from_secs(60);
+    let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
+    let undone = deliver.handle(event).await.expect("an answer").batch_item_failures;
+    undone.into_iter().map(|failure| failure.item_identifier).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_fails_only_its_record_and_is_logged() {
     const PANICS: &str = "http://panics.example/";
@@ -103,24 +122,41 @@ async fn a_panic_fails_only_its_record_and_is_logged() {
     for url in [&url, PANICS] {
         world.make_origin_quick("t", url).await;
     }
-    let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
-    let network = Network { lookup: Arc::new(lookup), ..Network::system() };
-    let tls = system_tls().expect("trusted authorities");
-    let deliver = webhooks_deliver::function_over(&world.delivering(), network, tls).expect("settings");
     let batch = records([&url, PANICS, &url].iter().zip(0..).map(|(url, job)| callback("t", job, *url)));
-    let mut event = LambdaEvent::new(serde_json::from_value(batch).expect("a batch"), Context::default());
-    let deadline = SystemTime::now() + Duration::from_secs(60);
-    let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
-    event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
 
-    let undone = deliver.handle(event).await.expect("an answer").batch_item_failures;
+    assert_eq!(without_resolver(&world, batch).await, ["1"]);
 
-    assert_eq!(undone.iter().map(|failure| &*failure.item_identifier).collect::<Vec<_>>(), ["1"]);
     assert_eq!(receiver.count().await, 2);
     let panics: Vec<_> = log::of_this_test().0.into_iter().filter(|line| line["panic"].is_string()).collect();
     assert_eq!(panics.len(), 1);
     assert_eq!(panics[0]["panic"], "no resolver for panics.example");
     assert_eq!(panics[0]["message_id"], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_does_not_end_the_other_attempts_of_a_message() {
+    let (world, receiver) = (World::start().await, Receiver::start().await);
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    // Its URL is at example.com.
+    world.make_origin_quick(&tenant.id, "https://example.com/").await;
+    let book = Book::of(&world);
+    let panics = Draft::to_callback(0, book.ago(SECOND * 9), "panics").status(Status::Pending);
+    let other = Draft::to(&endpoint, book.ago(SECOND * 8), "other").status(Status::Pending);
+    let waiting = book.write(&tenant, [panics, other]).await;
+    let mut attempts = Vec::new();
+    for delivery in &waiting {
+        world.make_due(&tenant.id, delivery, Timestamp::now()).await;
+        attempts.push(json!({"delivery_id": delivery.id, "attempt": 2}));
+    }
+    let mut batch = records([json!({"tenant_id": tenant.id, "attempts": attempts})]);
+    batch["Records"][0]["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:deliveries");
+
+    assert_eq!(without_resolver(&world, batch).await, ["0"]);
+
+    let delivered = world.log_of(&tenant.id, Status::Delivered).await;
+    assert_eq!((receiver.count().await, delivered.len()), (1, 1));
+    assert_eq!(delivered[0].id, waiting[1].id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
