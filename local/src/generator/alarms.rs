@@ -16,6 +16,10 @@ const ROWS: &str = include_str!("../../../template/alarms.yaml");
 /// The number of metrics that CloudWatch accepts in an alarm.
 const METRICS: usize = 10;
 
+// The comparison of most alarms, and the meaning of missing data.
+const ABOVE: &str = "GreaterThanThreshold";
+const NOT_BREACHING: &str = "notBreaching";
+
 /// A row of `template/alarms.yaml`, which describes the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,18 +54,34 @@ pub(super) struct Watch {
 
 /// The parts of an alarm that differ.
 pub(super) struct Alarm<'a> {
-    pub(super) name: &'a str,
-    pub(super) about: &'a str,
-    /// The property that names the metric, or the metrics and their sum.
-    pub(super) metric: String,
+    name: &'a str,
+    about: &'a str,
+    /// The properties that name the metric, or the metrics and their sum.
+    metric: String,
     /// The number of periods that raise the alarm.
-    pub(super) periods: u32,
-    pub(super) comparison: &'a str,
-    pub(super) threshold: Number,
-    pub(super) missing: &'a str,
+    periods: u32,
+    comparison: &'a str,
+    threshold: Number,
+    missing: &'a str,
 }
 
-impl Alarm<'_> {
+/// A metric, over periods of this many seconds.
+pub(super) struct Metric<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// The name and the value of its dimension, if it has one.
+    pub(super) dimension: Option<(&'a str, String)>,
+    pub(super) statistic: &'a str,
+    pub(super) period: u32,
+}
+
+impl<'a> Alarm<'a> {
+    /// An alarm that is raised if the metric exceeds `above`, and not by missing data.
+    pub(super) fn above(above: u32, name: &'a str, about: &'a str, metric: String, periods: u32) -> Self {
+        let (comparison, missing) = (ABOVE, NOT_BREACHING);
+        Self { name, about, metric, periods, comparison, threshold: above.into(), missing }
+    }
+
     /// The alarm as a resource.
     pub(super) fn resource(&self) -> String {
         let Self { name, about, metric, periods, comparison, threshold, missing } = self;
@@ -83,16 +103,35 @@ impl Alarm<'_> {
     }
 }
 
-/// The properties that name one metric. `dimension` is a name and a value, if the metric has one.
-pub(super) fn metric(
-    namespace: &str,
-    name: &str,
-    dimension: Option<(&str, String)>,
-    statistic: &str,
-    period: u32,
-) -> String {
-    let dimensions = dimensions(dimension);
-    format!("Namespace: {namespace}\nMetricName: {name}\n{dimensions}Statistic: {statistic}\nPeriod: {period}\n")
+impl Metric<'_> {
+    /// The properties of an alarm on this metric.
+    pub(super) fn properties(&self) -> String {
+        let Self { namespace, name, statistic, period, .. } = self;
+        let dimensions = self.dimensions();
+        format!("Namespace: {namespace}\nMetricName: {name}\n{dimensions}Statistic: {statistic}\nPeriod: {period}\n")
+    }
+
+    /// The metric `id` in an expression.
+    fn part(&self, id: &str) -> String {
+        let Self { namespace, name, statistic, period, .. } = self;
+        let dimensions = indented(&self.dimensions(), 8);
+        format!(
+            "  - Id: {id}
+    ReturnData: false
+    MetricStat:
+      Metric:
+        Namespace: {namespace}
+        MetricName: {name}
+{dimensions}      Stat: {statistic}
+      Period: {period}
+"
+        )
+    }
+
+    fn dimensions(&self) -> String {
+        let dimension = self.dimension.as_ref();
+        dimension.map(|(name, value)| format!("Dimensions: [{{Name: {name}, Value: {value}}}]\n")).unwrap_or_default()
+    }
 }
 
 /// The alarms on metrics of the whole service.
@@ -109,7 +148,7 @@ impl Row {
     fn resource(&self) -> Result<String> {
         let (comparison, threshold) = match &self.least {
             Some(least) => ("GreaterThanOrEqualToThreshold", least.clone()),
-            None => ("GreaterThanThreshold", self.above.clone().unwrap_or(0.into())),
+            None => (ABOVE, self.above.clone().unwrap_or(0.into())),
         };
         let alarm = Alarm {
             name: &self.alarm,
@@ -118,25 +157,30 @@ impl Row {
             periods: 1,
             comparison,
             threshold,
-            missing: self.missing.as_deref().unwrap_or("notBreaching"),
+            missing: self.missing.as_deref().unwrap_or(NOT_BREACHING),
         };
         Ok(alarm.resource())
     }
 
     /// The properties that name the metric, or the metrics and the expression of them.
     fn properties(&self) -> Result<String> {
-        let namespace = self.namespace.as_deref().unwrap_or("Webhooks");
-        let (statistic, period) = (self.statistic.as_deref().unwrap_or("Sum"), self.period.unwrap_or(300));
-        let dimension =
-            self.dimension.first_key_value().map(|(name, resource)| (name.as_str(), format!("!Ref {resource}")));
+        let dimension = self.dimension.first_key_value();
+        let dimension = || dimension.map(|(name, resource)| (name.as_str(), format!("!Ref {resource}")));
+        let metric = |name| Metric {
+            namespace: self.namespace.as_deref().unwrap_or("Webhooks"),
+            name,
+            dimension: dimension(),
+            statistic: self.statistic.as_deref().unwrap_or("Sum"),
+            period: self.period.unwrap_or(300),
+        };
         if let Some(name) = &self.metric {
-            return Ok(metric(namespace, name, dimension, statistic, period));
+            return Ok(metric(name).properties());
         }
         let expression = self.expression.as_ref().context("it has neither a metric nor an expression")?;
         let label = self.label.as_ref().context("it has no label")?;
         let mut text = format!("Metrics:\n  - {{Id: rate, Expression: \"{expression}\", Label: {label}}}\n");
         for (id, name) in self.metrics.iter().flatten() {
-            text += &part(id, namespace, name, dimension.clone(), statistic, period);
+            text += &metric(name).part(id);
         }
         Ok(text)
     }
@@ -163,16 +207,8 @@ pub(super) fn of_functions(watches: &[Watch], functions: &[&str]) -> Result<Stri
             "the alarm {alarm} in template/functions.yaml has over {METRICS} functions"
         );
         for (kind, about, periods) in [("Errors", errors, 1), ("Throttles", throttles, throttle_periods.unwrap_or(2))] {
-            let alarm = Alarm {
-                name: &format!("{alarm}{kind}"),
-                about,
-                metric: sum(kind, functions),
-                periods,
-                comparison: "GreaterThanThreshold",
-                threshold: 0.into(),
-                missing: "notBreaching",
-            };
-            alarms.push(alarm.resource());
+            let name = format!("{alarm}{kind}");
+            alarms.push(Alarm::above(0, &name, about, sum(kind, functions), periods).resource());
         }
     }
     Ok(alarms.join("\n"))
@@ -180,42 +216,19 @@ pub(super) fn of_functions(watches: &[Watch], functions: &[&str]) -> Result<Stri
 
 /// The properties that name the sum of a metric of functions, or the metric of the only function.
 fn sum(name: &str, functions: &[String]) -> String {
-    let value = |function: &str| format!("!Ref {}Function", camel(function, '-'));
+    let metric = |function: &str| Metric {
+        namespace: "AWS/Lambda",
+        name,
+        dimension: Some(("FunctionName", format!("!Ref {}Function", camel(function, '-')))),
+        statistic: "Sum",
+        period: 300,
+    };
     if let [function] = functions {
-        return metric("AWS/Lambda", name, Some(("FunctionName", value(function))), "Sum", 300);
+        return metric(function).properties();
     }
     let mut text = "Metrics:\n  - {Id: all, Expression: SUM(METRICS())}\n".to_owned();
     for (number, function) in (1..).zip(functions) {
-        let function = ("FunctionName", value(function));
-        text += &part(&format!("m{number}"), "AWS/Lambda", name, Some(function), "Sum", 300);
+        text += &metric(function).part(&format!("m{number}"));
     }
     text
-}
-
-/// A metric in an expression.
-fn part(
-    id: &str,
-    namespace: &str,
-    name: &str,
-    dimension: Option<(&str, String)>,
-    statistic: &str,
-    period: u32,
-) -> String {
-    let dimensions = dimensions(dimension);
-    let dimensions = indented(&dimensions, 8);
-    format!(
-        "  - Id: {id}
-    ReturnData: false
-    MetricStat:
-      Metric:
-        Namespace: {namespace}
-        MetricName: {name}
-{dimensions}      Stat: {statistic}
-      Period: {period}
-"
-    )
-}
-
-fn dimensions(dimension: Option<(&str, String)>) -> String {
-    dimension.map(|(name, value)| format!("Dimensions: [{{Name: {name}, Value: {value}}}]\n")).unwrap_or_default()
 }

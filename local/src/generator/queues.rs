@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    alarms::{Alarm, metric},
+    alarms::{Alarm, Metric},
     rows,
 };
 use crate::template::local_name;
@@ -87,32 +87,19 @@ impl Row {
     fn dead_alarm(&self) -> String {
         let dead = format!("{}Dead", self.queue);
         let about = format!("{} that could not be processed are in {}.", self.dead, local_name(&dead));
-        self.alarm(&dead, &dead, &about, ("ApproximateNumberOfMessagesVisible", 300, 1, 0))
+        let metric = of_queue(&dead, "ApproximateNumberOfMessagesVisible", 300);
+        Alarm::above(0, &dead, &about, metric, 1).resource()
     }
 
     fn age_alarm(&self) -> String {
         let name = format!("{}Age", self.queue);
-        self.alarm(&name, &self.queue, &self.aged, ("ApproximateAgeOfOldestMessage", 60, 5, self.age))
+        let metric = of_queue(&self.queue, "ApproximateAgeOfOldestMessage", 60);
+        Alarm::above(self.age, &name, &self.aged, metric, 5).resource()
     }
+}
 
-    /// The alarm `name` on a metric of a queue, with its period, the number of periods, and the threshold.
-    fn alarm(
-        &self,
-        name: &str,
-        queue: &str,
-        about: &str,
-        (measure, period, periods, above): (&str, u32, u32, u32),
-    ) -> String {
-        let queue = ("QueueName", format!("!GetAtt {queue}Queue.QueueName"));
-        let alarm = Alarm {
-            name,
-            about,
-            metric: metric("AWS/SQS", measure, Some(queue), "Maximum", period),
-            periods,
-            comparison: "GreaterThanThreshold",
-            threshold: above.into(),
-            missing: "notBreaching",
-        };
-        alarm.resource()
-    }
+/// The properties that name the maximum of a queue's metric in a period of this many seconds.
+fn of_queue(queue: &str, name: &str, period: u32) -> String {
+    let dimension = Some(("QueueName", format!("!GetAtt {queue}Queue.QueueName")));
+    Metric { namespace: "AWS/SQS", name, dimension, statistic: "Maximum", period }.properties()
 }

@@ -102,7 +102,7 @@ async fn a_failure_of_the_service_fails_only_its_record() {
 
 /// Handles a batch in a process whose resolver panics. Returns the ids of the records that stay in their queue.
 async fn without_resolver(world: &World, batch: Value) -> Vec<String> {
-    let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
+    let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { unreachable!("no resolver for {name}") }) };
     let network = Network { lookup: Arc::new(lookup), ..Network::system() };
     let tls = system_tls().expect("trusted authorities");
     let deliver = webhooks_deliver::function_over(&world.delivering(), network, tls).expect("settings");
@@ -129,7 +129,7 @@ async fn a_panic_fails_only_its_record_and_is_logged() {
     assert_eq!(receiver.count().await, 2);
     let panics: Vec<_> = log::of_this_test().0.into_iter().filter(|line| line["panic"].is_string()).collect();
     assert_eq!(panics.len(), 1);
-    assert_eq!(panics[0]["panic"], "no resolver for panics.example");
+    assert!(panics[0]["panic"].as_str().is_some_and(|panic| panic.ends_with("no resolver for panics.example")));
     assert_eq!(panics[0]["message_id"], "1");
 }
 
