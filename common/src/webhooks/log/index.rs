@@ -98,7 +98,7 @@ pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
 struct Covered {
     id: DeliveryId,
     job: String,
-    workflow: Option<String>,
+    workflow: Option<Hash>,
     /// Whether it belongs to the totals of its hour.
     is_counted: bool,
 }
@@ -115,17 +115,14 @@ pub(super) struct Segment {
 
 impl Hash {
     pub(super) fn of_job(job: &str) -> Self {
-        Self::of_digest(Sha256::digest(kept_job_id(job).as_bytes()).into())
+        let digest = Sha256::digest(kept_job_id(job).as_bytes());
+        Self(u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default()))
     }
 
     pub(super) fn of_workflow(name: &str) -> Self {
-        // Not the hash of a job with this id.
-        let digest = Sha256::new().chain_update(b"workflow/").chain_update(kept_workflow(name).as_bytes());
-        Self::of_digest(digest.finalize().into())
-    }
-
-    fn of_digest(digest: [u8; 32]) -> Self {
-        Self(u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default()))
+        let digest = Sha256::digest(kept_workflow(name).as_bytes());
+        // The other end of the digest, because a job may have this name as its id.
+        Self(u64::from_be_bytes(digest.last_chunk().copied().unwrap_or_default()))
     }
 
     pub(super) fn of_webhook_id(id: WebhookId) -> Self {
@@ -135,8 +132,8 @@ impl Hash {
     }
 
     /// The hashes that a delivery is found by.
-    fn all_of(id: &DeliveryId, job: &str, workflow: Option<&str>) -> impl Iterator<Item = Self> {
-        [Self::of_job(job), Self::of_webhook_id(id.webhook_id)].into_iter().chain(workflow.map(Self::of_workflow))
+    fn all_of(id: &DeliveryId, job: &str, workflow: Option<Self>) -> impl Iterator<Item = Self> {
+        [Self::of_job(job), Self::of_webhook_id(id.webhook_id)].into_iter().chain(workflow)
     }
 }
 
@@ -147,7 +144,8 @@ impl Log {
             return Vec::new();
         }
         let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
-        let hashes = Hash::all_of(&delivery.id, &delivery.job_id, delivery.workflow.as_deref());
+        let workflow = delivery.workflow.as_deref().map(Hash::of_workflow);
+        let hashes = Hash::all_of(&delivery.id, &delivery.job_id, workflow);
         let found = hashes.map(|hash| Row(self.item(key(hash), [], now)));
         found.chain((delivery.event != EventName::Test).then(|| self.late_row(tenant, &delivery.id, now))).collect()
     }
@@ -186,9 +184,10 @@ impl Log {
         let totals = self.total_items(tenant, totals, &end, now).await?;
         let frequent = frequent(&found);
         let entries = found.iter().flat_map(|Covered { id, job, workflow, .. }| {
-            Hash::all_of(id, job, workflow.as_deref()).map(|hash| (hash, *id))
+            let rare = workflow.filter(|workflow| !frequent.contains(workflow));
+            Hash::all_of(id, job, rare).map(|hash| (hash, *id))
         });
-        let entries: Vec<_> = entries.filter(|(hash, _)| !frequent.contains(hash)).collect();
+        let entries: Vec<_> = entries.collect();
         let hashes = frequent.iter().flat_map(|Hash(hash)| hash.to_be_bytes()).collect::<Vec<_>>();
         let segment = Segment { start, end, parts: parts(entries.len()), frequent: Some(frequent) };
         self.put_all(self.part_rows(tenant, &segment, &entries, now)).await?;
@@ -221,7 +220,7 @@ impl Log {
                 let is_test = record.optional_text(EVENT) == Some(EventName::Test.as_str());
                 let is_counted = !is_test && record.optional_boolean(LATE) != Some(true);
                 let job = record.optional_text(JOB_ID).unwrap_or_default().to_owned();
-                let workflow = record.optional_text(WORKFLOW).map(str::to_owned);
+                let workflow = record.optional_text(WORKFLOW).map(Hash::of_workflow);
                 Some(Covered { id: id(*shard, item)?, job, workflow, is_counted })
             });
             Ok::<_, Error>((found.collect::<Vec<_>>(), page.last.as_ref().and_then(moment).map(str::to_owned)))
@@ -301,8 +300,8 @@ impl Log {
 /// The workflows with more than [`RARE`] of these deliveries.
 fn frequent(found: &[Covered]) -> BTreeSet<Hash> {
     let mut counts = BTreeMap::<_, usize>::new();
-    for workflow in found.iter().filter_map(|covered| covered.workflow.as_deref()) {
-        *counts.entry(Hash::of_workflow(workflow)).or_default() += 1;
+    for workflow in found.iter().filter_map(|covered| covered.workflow) {
+        *counts.entry(workflow).or_default() += 1;
     }
     counts.into_iter().filter(|(_, count)| *count > RARE).map(|(hash, _)| hash).collect()
 }

@@ -244,13 +244,14 @@ async fn a_search_is_exact_between_any_sweeps() {
                 number += 1;
                 // Each at another time, because a delivery is identified by its job and its time.
                 let at = now.before(SECOND * rng.u32(0..59) + Duration::from_millis(number));
-                let workflow = format!("workflow-{}", u8::from(rng.u32(0..100) < share));
-                Draft::to_callback(rng.u8(0..8), at, format!("job-{}", rng.u32(0..4))).workflow(&workflow)
+                // Jobs have the same names as workflows.
+                let workflow = format!("name-{}", u8::from(rng.u32(0..100) < share));
+                Draft::to_callback(rng.u8(0..8), at, format!("name-{}", rng.u32(0..4))).workflow(&workflow)
             });
             let drafts: Vec<_> = drafts.collect();
             for delivery in book.write(&tenant, drafts).await {
-                let job = delivery.job_id.strip_prefix("job-").and_then(|job| job.parse::<usize>().ok());
-                let workflow = delivery.workflow.as_deref() == Some("workflow-1");
+                let job = delivery.job_id.strip_prefix("name-").and_then(|job| job.parse::<usize>().ok());
+                let workflow = delivery.workflow.as_deref() == Some("name-1");
                 of_workflow[usize::from(workflow)].push(delivery.clone());
                 of_job[job.expect("a number")].push(delivery);
             }
@@ -263,11 +264,11 @@ async fn a_search_is_exact_between_any_sweeps() {
             now = now.after(SECOND);
         }
         for (job, expected) in of_job.iter().enumerate() {
-            let pages = pages(&world, &tenant, json!({"job_id": format!("job-{job}"), "limit": 3})).await;
+            let pages = pages(&world, &tenant, json!({"job_id": format!("name-{job}"), "limit": 3})).await;
             assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, job-{job}");
         }
         for (workflow, expected) in of_workflow.iter().enumerate() {
-            let fields = json!({"workflow": format!("workflow-{workflow}"), "limit": 9});
+            let fields = json!({"workflow": format!("name-{workflow}"), "limit": 9});
             let pages = pages(&world, &tenant, fields).await;
             assert_eq!(pages.concat(), newest_first(expected), "seed {seed}, workflow-{workflow}");
             assert!(pages.iter().rev().skip(1).all(|page| page.len() == 9), "seed {seed}: all but the last are full");
