@@ -40,6 +40,8 @@ pub(super) struct Meter {
     is_http2: AtomicBool,
     /// Whether the bytes since the last refill begin with anything but a status line.
     is_stray: AtomicBool,
+    /// Whether a write found that the receiver has closed the connection.
+    is_closed: AtomicBool,
 }
 
 impl Meter {
@@ -48,6 +50,7 @@ impl Meter {
             left: AtomicUsize::new(MAX_BYTES),
             is_http2: AtomicBool::new(false),
             is_stray: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -104,6 +107,9 @@ impl fmt::Display for TooMuch {
 impl Error for TooMuch {}
 
 /// A stream that fails once its meter is exhausted.
+///
+/// A write does not fail, so that what has arrived is read: a receiver may refuse a large request without reading it
+/// (RFC 9110, section 15.5.14) and close the connection, and after an error `hyper` would not read its response.
 pub(super) struct Metered<S> {
     stream: S,
     meter: Arc<Meter>,
@@ -112,6 +118,15 @@ pub(super) struct Metered<S> {
 impl<S> Metered<S> {
     pub(super) fn new(stream: S, meter: Arc<Meter>) -> Self {
         Self { stream, meter }
+    }
+
+    /// The result of writing `bytes`, which are lost if the receiver has closed the connection. The next read then
+    /// returns the rest of what it sent, and its end.
+    fn written(&self, result: io::Result<usize>, bytes: usize) -> usize {
+        result.unwrap_or_else(|_closed| {
+            self.meter.is_closed.store(true, Ordering::Relaxed);
+            bytes
+        })
     }
 }
 
@@ -128,7 +143,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let result = ready!(Pin::new(&mut self.stream).poll_write(context, bytes));
+        Poll::Ready(Ok(self.written(result, bytes.len())))
     }
 
     fn poll_write_vectored(
@@ -136,7 +152,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let result = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, bytes));
+        Poll::Ready(Ok(self.written(result, bytes.iter().map(|bytes| bytes.len()).sum())))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -235,7 +252,9 @@ impl Connection {
     pub(super) fn is_idle(&mut self) -> bool {
         // Polling also replaces the waker, which releases the task that last used the connection.
         let context = &mut Context::from_waker(Waker::noop());
-        self.driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_pending())
+        let is_closed = [&self.wire, &self.response].iter().any(|meter| meter.is_closed.load(Ordering::Relaxed));
+        !is_closed
+            && self.driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_pending())
             && self.requests.is_ready()
     }
 }
@@ -245,6 +264,55 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+
+    /// A receiver that closes the connection without reading the request, with or without a response.
+    struct Refuses {
+        response: &'static [u8],
+        is_refused: bool,
+    }
+
+    impl AsyncRead for Refuses {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if !self.is_refused {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Pin::new(&mut self.response).poll_read(context, to)
+        }
+    }
+
+    impl AsyncWrite for Refuses {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            self.is_refused = true;
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_to_a_request_that_is_not_read_counts() {
+        let refused = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+        for (response, status) in [(refused.as_slice(), Some(413)), (b"", None)] {
+            let (stream, wire) = (Refuses { response, is_refused: false }, Meter::new());
+            let stream = Metered::new(stream, Arc::clone(&wire));
+            let mut connection = Connection::over(stream, wire, None).await.expect("a connection");
+            let request = Request::post("/").body(Full::new(Bytes::from_static(b"{}"))).expect("a request");
+            let response = connection.send(request, async |response| response.status().as_u16()).await;
+            assert_eq!(response.ok(), status);
+            assert!(!connection.is_idle(), "a connection that cannot be written is not reused");
+        }
+    }
 
     #[tokio::test]
     async fn no_more_is_read_than_the_meter_allows() {
