@@ -164,21 +164,29 @@ impl Settlement {
 async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Results> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
-    let (endpoints, deliveries) =
+    let (endpoints, mut deliveries) =
         tokio::try_join!(app.endpoints_of(tenant, &input.settlements), app.log.known(tenant, &ids))?;
-    let settled = input.settlements.iter().map(|settlement| {
-        let before = deliveries.get(&settlement.id).cloned();
-        app.settle(tenant, &endpoints, settlement, before, now)
-    });
-    let settled: Vec<_> = settled.collect();
     // Two settlements of the same delivery are handled in order, so the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
+    let mut tried = Tried::new();
+    if is_each_alone && ids.len() > 1 {
+        tried = app.settle_all(tenant, &endpoints, &input.settlements, &deliveries, now).await?;
+        let unsettled: Vec<_> = tried.iter().filter(|(_, (_, is_settled))| !is_settled).map(|(id, _)| *id).collect();
+        deliveries.extend(app.log.known(tenant, &unsettled).await?);
+    }
+    let settled = input.settlements.iter().map(|settlement| {
+        let (before, tried) = (deliveries.get(&settlement.id).cloned(), tried.get(&settlement.id));
+        app.settle(tenant, &endpoints, settlement, before, tried, now)
+    });
+    let settled: Vec<_> = settled.collect();
     Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
 /// The settlements' endpoints, except those that no longer exist.
 type Known = BTreeMap<EndpointId, Endpoint>;
+/// The states of deliveries that were written, and whether each write is known to have succeeded.
+type Tried = BTreeMap<DeliveryId, (Delivery, bool)>;
 
 impl App {
     async fn endpoints_of(&self, tenant: &TenantId, settlements: &[Settlement]) -> Result<Known> {
@@ -191,6 +199,26 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
+    /// Settles the deliveries whose leases are still valid, in batches.
+    async fn settle_all(
+        &self,
+        tenant: &TenantId,
+        known: &Known,
+        settlements: &[Settlement],
+        deliveries: &BTreeMap<DeliveryId, Delivery>,
+        now: Timestamp,
+    ) -> Result<Tried> {
+        let changes = settlements.iter().filter_map(|settlement| {
+            let before = deliveries.get(&settlement.id)?;
+            let endpoint = settlement.id.destination.endpoint().and_then(|id| known.get(&id));
+            let is_valid = matches!(before.claim(settlement.lease, now), Claim::Valid);
+            is_valid.then(|| (settlement.lease, before, self.after(before, settlement, endpoint, now)))
+        });
+        let changes: Vec<_> = changes.collect();
+        let settled = self.log.settle_all(tenant, &changes, now).await?;
+        Ok(changes.into_iter().zip(settled).map(|((.., after), is_settled)| (after.id, (after, is_settled))).collect())
+    }
+
     /// Settles a delivery if its lease is still valid. A repeated settlement has the same result.
     async fn settle(
         &self,
@@ -198,6 +226,7 @@ impl App {
         known: &Known,
         settlement: &Settlement,
         before: Option<Delivery>,
+        tried: Option<&(Delivery, bool)>,
         now: Timestamp,
     ) -> Result<Settled> {
         let id = settlement.id;
@@ -209,7 +238,13 @@ impl App {
             next_attempt_at: delivery.and_then(|delivery| delivery.next_attempt_at).map(Into::into),
         };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
-        rounds((before, None), |(before, tried): (_, Option<Option<Attempt>>)| async move {
+        if let Some((after, true)) = tried {
+            let is_attempted = settlement.outcome.is_some();
+            self.finish(tenant, after, endpoint, is_attempted, now).await?;
+            return Ok(verdict(done, Some(after)));
+        }
+        let tried = tried.map(|(after, _)| after.last_attempt.clone());
+        rounds((before, tried), |(before, tried)| async move {
             let Some(was) = before else { return Ok(Break(verdict(Verdict::NotFound, None))) };
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
@@ -226,22 +261,34 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
-                if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
-                    let noted = Attempts::last_of(&after);
-                    let noted = self.endpoints.note_attempts(tenant, endpoint.id, endpoint.health, &noted, now).await;
-                    // Only logged, because the settlement is recorded, and the next attempt will update the endpoint.
-                    if let Err(error) = noted {
-                        common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
-                    }
-                }
-                self.follow(tenant, &after, endpoint, true, now).await?;
-                self.forget(tenant, &after, now).await?;
+                self.finish(tenant, &after, endpoint, settlement.outcome.is_some(), now).await?;
                 return Ok(Break(verdict(done, Some(&after))));
             }
             let current = self.log.known(tenant, &[id]).await?.remove(&id);
             Ok(Continue((current, Some(after.last_attempt))))
         })
         .await
+    }
+
+    /// Does what follows from a settlement that has been recorded.
+    async fn finish(
+        &self,
+        tenant: &TenantId,
+        after: &Delivery,
+        endpoint: Option<&Endpoint>,
+        is_attempted: bool,
+        now: Timestamp,
+    ) -> Result<()> {
+        if let Some(endpoint) = endpoint.filter(|_| is_attempted) {
+            let noted = Attempts::last_of(after);
+            let noted = self.endpoints.note_attempts(tenant, endpoint.id, endpoint.health, &noted, now).await;
+            // Only logged, because the settlement is recorded, and the next attempt will update the endpoint.
+            if let Err(error) = noted {
+                common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
+            }
+        }
+        self.follow(tenant, after, endpoint, true, now).await?;
+        self.forget(tenant, after, now).await
     }
 
     fn after(

@@ -89,8 +89,7 @@ pub(crate) struct Inbox {
     pub(crate) ended: UnboundedReceiver<Ended>,
     /// Attempts that were parked. They never delay the results of others.
     pub(crate) parked: UnboundedReceiver<Ended>,
-    /// Results whose bodies are large and must be stored. They never delay the others, nor those of other
-    /// organizations.
+    /// Results whose bodies are large and must be stored. They delay neither the others nor other organizations.
     pub(crate) heavy: UnboundedReceiver<Ended>,
 }
 
@@ -298,7 +297,8 @@ impl Ledger {
 
     fn after(&self, before: &Delivery, ended: &Ended, now: Timestamp) -> Delivery {
         let after = before.after(&ended.result, &self.schedule, random::fraction, now);
-        ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now))
+        let after = ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now));
+        self.log.sized(after, &ended.due.payload.body)
     }
 
     /// Writes the rows of late deliveries, before their states. A success is logged even without them.

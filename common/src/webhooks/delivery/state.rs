@@ -53,6 +53,8 @@ pub struct Delivery {
     pub pull: Option<Pull>,
     /// Whether the payload is stored once for all deliveries of the event, instead of with this one.
     pub is_shared: bool,
+    /// Whether the payload of a pull delivery is larger than one that is kept after a success.
+    pub is_large: bool,
     /// Whether the receiver got the event without its results, so that it may fetch the payload after a success.
     pub is_thin: bool,
     /// When the payload and the responses were erased.
@@ -127,6 +129,7 @@ impl Delivery {
             fails_at: fails_at(Timestamp::from_millisecond(id.at.get())),
             pull: None,
             is_shared: false,
+            is_large: false,
             is_thin: false,
             erased_at: None,
         }

@@ -11,7 +11,7 @@ use crate::{
 
 attributes! { pub(super)
     DESTINATION = "destination", DELIVERY = "delivery", OPEN = "open", EXPIRES_AT = "expires_at",
-    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at", LATE = "late",
+    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at", LARGE = "large", LATE = "late",
     EVENT = "event", JOB_ID = "job_id", WORKFLOW = "flow", STATUS = "status", TRIGGER = "trigger", FAILS_AT = "fails_at",
     NEXT_ATTEMPT_AT = "next_attempt_at", PARKED = "parked", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
     // The attempts before the last.
@@ -88,6 +88,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         fails_at: Timestamp::from_millisecond(record.optional_number(FAILS_AT).unwrap_or_default()),
         pull,
         is_shared: record.optional_boolean(SHARED) == Some(true),
+        is_large: record.optional_boolean(LARGE) == Some(true),
         is_thin: record.optional_boolean(THIN) == Some(true),
         erased_at: record.optional_time(ERASED_AT),
         workflow: record.optional_text(WORKFLOW).map(str::to_owned),

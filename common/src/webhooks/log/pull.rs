@@ -5,24 +5,29 @@
 //! lags behind the table, so a delivery is leased on condition that it is still due at the indexed time. Entries that
 //! arrive late are found by later calls.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
     types::{ReturnValue, Select},
 };
-use futures::{StreamExt, future::try_join_all, stream};
+use futures::future::{join_all, try_join_all};
 
 use super::{
     items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_delivery},
     payload,
     search::id,
-    table::{Log, keyed, shard_key, state_key},
+    states::apart_key,
+    table::{Key, Log, Row, keyed, shard_key, state_key},
 };
 use crate::{
     aws::{
         dynamo::{Item, Record, number, query_page, text},
-        expression::select,
+        expression::{Update, select},
+        gathered::Found,
     },
     error::{Error, Result},
     id::{LeaseId, TenantId},
@@ -37,6 +42,21 @@ pub struct Taken {
     pub lease: LeaseId,
     pub ends: Timestamp,
     pub payload: Payload,
+}
+
+/// A leased delivery, with its payload if that is stored with its state.
+struct Leased {
+    delivery: Delivery,
+    lease: LeaseId,
+    ends: Timestamp,
+    payload: Option<Payload>,
+}
+
+impl Leased {
+    /// The key of the payload, if it is not stored with the state.
+    fn apart(&self, tenant: &TenantId) -> Option<Key> {
+        self.payload.is_none().then(|| apart_key(tenant, &self.delivery))
+    }
 }
 
 /// The numbers of deliveries waiting to be received, up to [`MOST_COUNTED`] each.
@@ -84,11 +104,9 @@ impl Log {
                 let wanted = limit.saturating_sub(taken.len());
                 let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
                 for some in due.chunks(LEASES) {
-                    let leases = some.iter().map(|due| self.lease(tenant, *due, now.after(lease_time)));
-                    let leases = stream::iter(leases.collect::<Vec<_>>()).buffered(LEASES);
                     let mut settled = Ok(());
                     // An error must not keep the other leases of the chunk from being returned or released.
-                    for lease in leases.collect::<Vec<_>>().await {
+                    for lease in self.lease_all(tenant, some, now.after(lease_time)).await {
                         match lease {
                             Ok(None) => {}
                             Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
@@ -154,24 +172,47 @@ impl Log {
         self.query(keys).index_name(INDEX)
     }
 
+    /// Leases deliveries. One call reads the payloads that are not stored with their states.
+    async fn lease_all(&self, tenant: &TenantId, due: &[Due], ends: Timestamp) -> Vec<Result<Option<Taken>>> {
+        let leased = join_all(due.iter().map(|due| self.lease(tenant, *due, ends))).await;
+        let apart: BTreeSet<_> = leased.iter().flatten().flatten().filter_map(|leased| leased.apart(tenant)).collect();
+        let (found, error) = self.get_some(apart.into_iter().collect(), true).await;
+        if let Some(error) = error {
+            crate::log!("log.unread", ?error, unread = found.unread.len());
+        }
+        let taken = leased.into_iter().map(async |leased| match leased? {
+            Some(leased) => self.taken(tenant, leased, &found).await,
+            None => Ok(None),
+        });
+        join_all(taken).await
+    }
+
     /// Leases a delivery, if it is still due at the indexed time. Another client may have received or settled it.
-    async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Taken>> {
+    async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Leased>> {
         let lease = LeaseId::generate();
         let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
         let update = self.update(state_key(tenant, &id)).set_all(pull_attributes(&pull));
         let update = update.only_if(DUE.equals(number(due.as_millisecond())));
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
-        let Some(item) = leased else { return Ok(None) };
-        let delivery = read_delivery(id, &item)?;
-        let mut payload = payload::read(id.destination, &item)?;
-        if payload.is_none()
-            && let Some(apart) = self.apart(tenant, &delivery).await?
-        {
-            payload = payload::read(id.destination, &self.whole(apart).await?)?;
+        let Some(state) = leased else { return Ok(None) };
+        let (delivery, payload) = (read_delivery(id, &state)?, payload::read(id.destination, &state)?);
+        Ok(Some(Leased { delivery, lease, ends, payload }))
+    }
+
+    async fn taken(&self, tenant: &TenantId, leased: Leased, found: &Found<Key, Item>) -> Result<Option<Taken>> {
+        let apart = leased.apart(tenant);
+        let Leased { delivery, lease, ends, mut payload } = leased;
+        if let Some(key) = apart {
+            if found.unread.contains(&key) {
+                return Err(Error::Busy);
+            }
+            if let Some(first) = found.values.get(&key) {
+                payload = payload::read(delivery.id.destination, &self.whole(first.clone()).await?)?;
+            }
         }
         if payload.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.
-            crate::log!("payload.missing", %tenant, delivery_id = %id);
+            crate::log!("payload.missing", %tenant, delivery_id = %delivery.id);
         }
         Ok(payload.map(|payload| Taken { delivery, lease, ends, payload }))
     }
@@ -183,16 +224,49 @@ impl Log {
     /// The delivery may be settled even if an error is returned, because the subsequent deletion of a large payload can
     /// fail.
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
+        self.put_all(self.earlier_row(tenant, before, after, now)).await?;
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
-        let is_attempted = after.attempts > before.attempts;
-        let earlier = is_attempted.then(|| self.attempts_row(tenant, before, after, now)).flatten();
-        self.put_all(earlier).await?;
-        let update = self.attempted(tenant, after).only_if(LEASE.equals(text(lease.id)).and(LEASE_ENDS.exists()));
-        let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
-        if is_settled && after.status == Status::Delivered && !after.is_shared && !after.is_thin {
-            self.forget_large_apart(tenant, &after.id).await?;
+        let is_settled = self.settlement(tenant, lease.id, after).send(&self.dynamodb, "settling a delivery").await?;
+        if is_settled {
+            self.forget_settled(tenant, after).await?;
         }
         Ok(is_settled)
+    }
+
+    /// Settles leases like [`Self::settle`], each of another delivery, in batches. Returns whether each was settled;
+    /// `false` includes failed calls, after which it is unknown. The caller uses [`Self::settle`] for those deliveries.
+    ///
+    /// # Errors
+    /// Deliveries may be settled even if an error is returned.
+    pub async fn settle_all(
+        &self,
+        tenant: &TenantId,
+        changes: &[(LeaseId, &Delivery, Delivery)],
+        now: Timestamp,
+    ) -> Result<Vec<bool>> {
+        let earlier = changes.iter().filter_map(|(_, before, after)| self.earlier_row(tenant, before, after, now));
+        self.put_all(earlier).await?;
+        let updates = changes.iter().map(|(lease, _, after)| self.settlement(tenant, *lease, after).into_statement());
+        let settled: Vec<_> = self.execute(updates.collect()).await.iter().map(Result::is_ok).collect();
+        let after = changes.iter().zip(&settled).filter_map(|((.., after), is_settled)| is_settled.then_some(after));
+        try_join_all(after.map(|after| self.forget_settled(tenant, after))).await?;
+        Ok(settled)
+    }
+
+    fn earlier_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
+        let is_attempted = after.attempts > before.attempts;
+        is_attempted.then(|| self.attempts_row(tenant, before, after, now)).flatten()
+    }
+
+    /// Builds the update that settles a lease.
+    fn settlement(&self, tenant: &TenantId, lease: LeaseId, after: &Delivery) -> Update {
+        self.attempted(tenant, after).only_if(LEASE.equals(text(lease)).and(LEASE_ENDS.exists()))
+    }
+
+    /// Deletes the payload of a delivery that has been settled with success, if it is too large to be kept.
+    async fn forget_settled(&self, tenant: &TenantId, after: &Delivery) -> Result<()> {
+        let is_kept = after.status != Status::Delivered || !after.is_large || after.is_shared || after.is_thin;
+        if is_kept { Ok(()) } else { self.forget_large_apart(tenant, &after.id).await }
     }
 
     /// Counts the deliveries waiting to be received, up to [`MOST_COUNTED`].

@@ -16,7 +16,7 @@ use super::{
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
-        Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
+        Key, Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
         tests_key,
     },
 };
@@ -120,7 +120,7 @@ impl Log {
     }
 
     /// Executes statements, each for a different item, in batches. Returns the results in the same order.
-    async fn execute(&self, statements: Vec<BatchStatementRequest>) -> Vec<Result<()>> {
+    pub(super) async fn execute(&self, statements: Vec<BatchStatementRequest>) -> Vec<Result<()>> {
         let calls: Vec<_> = batches(statements, WRITES).map(|batch| self.execute_batch(batch)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
@@ -281,11 +281,21 @@ impl Log {
 
     /// Deletes the payload of a successful delivery, if it is too large to be kept.
     pub async fn forget_large(&self, tenant: &TenantId, delivery: &Delivery, body: &Body) -> Result<()> {
-        let is_small = || Packed::new(body, 0).len() <= self.kept_payload_bytes;
-        if delivery.is_thin || delivery.is_shared || body.len() <= self.kept_payload_bytes || is_small() {
+        if delivery.is_thin || delivery.is_shared || !self.is_large(body) {
             return Ok(());
         }
         self.forget_large_apart(tenant, &delivery.id).await
+    }
+
+    /// Marks a pull delivery whose payload is too large to be kept after a success. A settlement does not read it.
+    #[must_use]
+    pub fn sized(&self, delivery: Delivery, body: &Body) -> Delivery {
+        Delivery { is_large: delivery.pull.is_some() && self.is_large(body), ..delivery }
+    }
+
+    /// Whether a payload is too large to be kept after a success.
+    fn is_large(&self, body: &Body) -> bool {
+        body.len() > self.kept_payload_bytes && Packed::new(body, 0).len() > self.kept_payload_bytes
     }
 
     /// Deletes the payload of a successful delivery, if it is in a separate item and too large to be kept.
@@ -353,12 +363,9 @@ impl Log {
         Ok(Some((delivery, payload)))
     }
 
-    /// Reads the payload that is stored apart from a delivery's state: its own, or one that it shares with others.
+    /// Reads the payload that is stored apart from a delivery's state.
     pub(super) async fn apart(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Item>> {
-        let key = match delivery.is_shared {
-            true => shared_key(tenant, delivery),
-            false => details_key(tenant, &delivery.id, PAYLOAD),
-        };
+        let key = apart_key(tenant, delivery);
         Ok(self.get_all(vec![key.clone()]).await?.remove(&key))
     }
 
@@ -411,7 +418,7 @@ impl Log {
             (ATTEMPTS, number(delivery.attempts.into())),
         ]);
         set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
-        set.extend(delivery.is_thin.then(|| (THIN, boolean(true))));
+        set.extend(marks(delivery));
         set.extend(is_late(&delivery.id, now).then(|| (LATE, boolean(true))));
         set.extend(delivery.erased_at.map(|at| (ERASED_AT, number(at.as_millisecond()))));
         set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
@@ -426,12 +433,27 @@ impl Log {
             .replace(&PASSING, standing(tenant, after))
             .set(ATTEMPTS, number(after.attempts.into()))
             .replace(&[LAST, EARLIER], attempts);
-        let update = update.set_all(after.is_thin.then(|| (THIN, boolean(true))));
+        let update = update.set_all(marks(after));
         match after.erased_at {
             None => update,
             Some(at) => update.set(ERASED_AT, number(at.as_millisecond())).remove(payload::ATTRIBUTES),
         }
     }
+}
+
+/// The key of the payload that is stored apart from a delivery's state: its own, or one that it shares with others.
+pub(super) fn apart_key(tenant: &TenantId, delivery: &Delivery) -> Key {
+    match delivery.is_shared {
+        true => shared_key(tenant, delivery),
+        false => details_key(tenant, &delivery.id, PAYLOAD),
+    }
+}
+
+/// The attributes that say how the payload is sent and stored.
+fn marks(delivery: &Delivery) -> impl Iterator<Item = (Attribute, AttributeValue)> + use<> {
+    [(THIN, delivery.is_thin), (LARGE, delivery.is_large)]
+        .into_iter()
+        .filter_map(|(mark, is_set)| is_set.then(|| (mark, boolean(true))))
 }
 
 /// Restricts an update to a state that is the same as `before`.

@@ -511,6 +511,48 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     assert!(matches!(book.log.begin(vec![first]).await[..], [Ok(())]));
 }
 
+/// Settlements of one call are written together. Each of its calls to the tables fails with its repetitions, alone or
+/// with all later ones, and the client repeats a failed call.
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_count_once_although_any_call_fails() {
+    let (world, cut_off) = World::cut_off().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
+    let mut jobs = (0..).map(|job: usize| event(&tenant.id, job));
+    let mut take_three = async || {
+        for event in jobs.by_ref().take(3) {
+            world.deliver(event).await;
+        }
+        let taken = take(&world, &tenant, &endpoint).await;
+        assert_eq!(taken.len(), 3);
+        taken
+    };
+    let settle = async |taken: &[Value]| {
+        let settlements =
+            taken.iter().zip([200, 500, 200]).map(|(taken, status)| settlement(taken, json!({"status_code": status})));
+        let fields = json!({"settlements": settlements.collect::<Vec<_>>()});
+        world.rpc(&tenant.key, "deliveries/settle", fields).await
+    };
+    let (taken, before) = (take_three().await, world.calls());
+    settle(&taken).await.ok();
+    let calls = world.calls() - before;
+    assert!((5..9).contains(&calls), "{calls}");
+    let cases = (0..calls).flat_map(|call| [call + 3, u64::MAX].map(|end| call..end));
+    for (failing, takes_effect) in cases.flat_map(|calls| [(calls.clone(), false), (calls, true)]) {
+        let taken = take_three().await;
+        cut_off.fail(failing.clone(), takes_effect);
+        let broken = settle(&taken).await;
+        cut_off.fail(0..0, false);
+        let settled = if broken.status == 200 { broken } else { settle(&taken).await };
+        let settled = settled.ok()["settlements"].as_array().expect("a list").clone();
+        let results: Vec<_> = settled.iter().map(|settled| [&settled["result"], &settled["status"]]).collect();
+        let expected = ["delivered", "pending", "delivered"].map(|status| [json!("settled"), json!(status)]);
+        assert_eq!(results, expected.each_ref().map(|[result, status]| [result, status]), "{failing:?} {takes_effect}");
+        let logged = world.log(&tenant.id).await;
+        assert!(logged.iter().all(|delivery| delivery.attempts == 1), "{failing:?} {takes_effect}: {logged:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     let (world, tenant, endpoint) = with_endpoint(&[("LEASE_TIME", "3600")]).await;

@@ -271,17 +271,21 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// One receiver responds to a POST with 410, and so does another to a delivery that a client then settles.
+/// One receiver responds to a POST with 410, and so does another to deliveries that a client then settles together.
 async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &tests::Tenant) {
     let tenant = world.tenant("gone").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
     world.deliver(event(&tenant.id, "gone")).await;
+    world.deliver(event(&tenant.id, "gone, too")).await;
     let endpoint = json!({"webhook_endpoint_id": created["webhook_endpoint_id"]});
-    let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint).await.ok()["deliveries"][0].clone();
-    let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 410});
-    world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
+    let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint).await.ok()["deliveries"].clone();
+    let taken = taken.as_array().expect("deliveries").iter();
+    let settled =
+        taken.map(|taken| json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 410}));
+    let settled = json!({"settlements": settled.collect::<Vec<_>>()});
+    assert_eq!(world.rpc(&tenant.key, "deliveries/settle", settled).await.ok()["settlements"][1]["result"], "settled");
     assert!(world.endpoints(&tenant).await.iter().all(|endpoint| endpoint["active"] == false));
     world.rpc(&owner.key, "audit/list", json!({})).await.ok();
     // A page with several endpoints counts their deliveries by a statement.
