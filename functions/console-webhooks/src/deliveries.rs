@@ -28,6 +28,7 @@ use common::{
 };
 use maud::{Markup, html};
 
+pub(crate) use self::filters::finder;
 pub(crate) use self::table::{Of, clipped, deleted, destination, hover, none, one_line, short, subject, table, titled};
 use self::{
     endpoint_filter::{ENDPOINT, Meant},
@@ -133,6 +134,9 @@ async fn list(
 fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {
     let nothing = match (&found.next, is_filtered(link)) {
         (Some(_), _) => "No deliveries found so far. Older ones may match.",
+        (None, true) if !link.get("q").is_empty() => {
+            "No deliveries match these filters. An ID is found only as a whole, and upper and lower case count."
+        }
         (None, true) => "No deliveries match these filters.",
         (None, false) => {
             "No deliveries yet. They appear here when a job ends, or when you send a test event to an endpoint."

@@ -31,7 +31,7 @@ use self::{
 };
 use crate::{
     app::App,
-    chart,
+    chart, deliveries,
     live::{self, LIVE},
     numbers::{Known, counted},
 };
@@ -100,6 +100,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 (troubles) "."
                 (totals(&rows, all))
             }
+            (deliveries::finder())
             @if all > FEW || selection.is_filtered() { (selection::form(selection, &found)) }
             (elsewhere::notice(&elsewhere, selection, now))
             // A search shows a part of the endpoints, but this is about all of them.

@@ -46,6 +46,18 @@ const STATUSES: [(&str, &str); 6] = [
     ("ended", "Ended"),
 ];
 
+const ID: &str = "Exact job, delivery or message ID";
+
+/// The search for a job from another page.
+pub(crate) fn finder() -> Markup {
+    html! {
+        form .filters method="get" action=(PATH) role="search" aria-label="Deliveries" {
+            (Field::search("q", ID, "").filter().html("find", None))
+            div .row { button .secondary { "Find deliveries" } }
+        }
+    }
+}
+
 /// The search form. It keeps the status and the time range, which are set by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     let names = REASONS.iter().map(|(reason, hint)| (*reason, format!("{}: {hint}", error_name(reason, None))));
@@ -64,7 +76,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
             @for name in ["status", "range"] {
                 @if !link.get(name).is_empty() { input type="hidden" name=(name) value=(link.get(name)); }
             }
-            (Field::search("q", "Exact job, delivery or message ID", link.get("q")).filter().html("", error))
+            (Field::search("q", ID, link.get("q")).filter().html("", error))
             (endpoint_filter::field(link, endpoints, error))
             details open[is_open] {
                 summary { "More filters" }

@@ -248,9 +248,14 @@ async fn one_search_finds_jobs_deliveries_and_webhook_ids() {
     let stranger = world.tenant("evil").await;
     let strange = Browser::new(&world, &stranger.cookie).open(&format!("/console/deliveries?q={}", two.id)).await;
     says(&strange, &["No deliveries match these filters."]);
-    for unknown in ["msg_00000000000000000000000000000000", "msg_x", "job"] {
-        says(&browser.open(&format!("/console/deliveries?q={unknown}")).await, &["No deliveries match these filters."]);
+    let hint = "An ID is found only as a whole, and upper and lower case count.";
+    for unknown in ["msg_00000000000000000000000000000000", "msg_x", "job", "JOB-TWO"] {
+        let page = browser.open(&format!("/console/deliveries?q={unknown}")).await;
+        says(&page, &["No deliveries match these filters.", hint]);
     }
+    let first = browser.open("/console").await;
+    says(&first, &["1 endpoint", "Exact job, delivery or message ID", "Find deliveries"]);
+    assert!(first.page().contains(r#"action="/console/deliveries""#));
 }
 
 #[tokio::test(flavor = "multi_thread")]
