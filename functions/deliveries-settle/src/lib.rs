@@ -32,7 +32,7 @@ use common::{
         log::Log,
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 
 common::from_env! {
     /// The route's dependencies.
@@ -180,7 +180,9 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Resul
         app.settle(tenant, &endpoints, settlement, before, tried, now)
     });
     let settled: Vec<_> = settled.collect();
-    Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
+    let settled: Vec<(Settled, Option<Delivery>)> = stream::iter(settled).buffered(concurrency).try_collect().await?;
+    app.note(tenant, &endpoints, settled.iter().filter_map(|(_, attempted)| attempted.as_ref()), now).await;
+    Ok(Results { settlements: settled.into_iter().map(|(settled, _)| settled).collect() })
 }
 
 /// The settlements' endpoints, except those that no longer exist.
@@ -219,7 +221,33 @@ impl App {
         Ok(changes.into_iter().zip(settled).map(|((.., after), is_settled)| (after.id, (after, is_settled))).collect())
     }
 
-    /// Settles a delivery if its lease is still valid. A repeated settlement has the same result.
+    /// Records what attempts have shown about their endpoints.
+    async fn note<'a>(
+        &self,
+        tenant: &TenantId,
+        known: &Known,
+        attempted: impl Iterator<Item = &'a Delivery>,
+        now: Timestamp,
+    ) {
+        let mut attempts = BTreeMap::<EndpointId, Attempts<'_>>::new();
+        for delivery in attempted {
+            if let (Some(endpoint), Some(attempt)) = (delivery.webhook_endpoint_id, &delivery.last_attempt) {
+                attempts.entry(endpoint).or_default().add(delivery.event, attempt);
+            }
+        }
+        let attempts = attempts.iter().filter_map(|(id, attempts)| Some((known.get(id)?, attempts)));
+        join_all(attempts.map(async |(endpoint, attempts)| {
+            let noted = self.endpoints.note_attempts(tenant, endpoint.id, endpoint.health, attempts, now).await;
+            // Only logged, because the settlement is recorded, and the next attempt will update the endpoint.
+            if let Err(error) = noted {
+                common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
+            }
+        }))
+        .await;
+    }
+
+    /// Settles a delivery if its lease is still valid. A repeated settlement has the same result. Also returns the
+    /// delivery, if this call has recorded an attempt.
     async fn settle(
         &self,
         tenant: &TenantId,
@@ -228,7 +256,7 @@ impl App {
         before: Option<Delivery>,
         tried: Option<&(Delivery, bool)>,
         now: Timestamp,
-    ) -> Result<Settled> {
+    ) -> Result<(Settled, Option<Delivery>)> {
         let id = settlement.id;
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
         let verdict = |result: Verdict, delivery: Option<&Delivery>| Settled {
@@ -239,15 +267,15 @@ impl App {
         };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         if let Some((after, true)) = tried {
-            let is_attempted = settlement.outcome.is_some();
-            self.finish(tenant, after, endpoint, is_attempted, now).await?;
-            return Ok(verdict(done, Some(after)));
+            self.follow(tenant, after, endpoint, true, now).await?;
+            self.forget(tenant, after, now).await?;
+            return Ok((verdict(done, Some(after)), settlement.outcome.map(|_| after.clone())));
         }
         let tried = tried.map(|(after, _)| after.last_attempt.clone());
         rounds((before, tried), |(before, tried)| async move {
-            let Some(was) = before else { return Ok(Break(verdict(Verdict::NotFound, None))) };
+            let Some(was) = before else { return Ok(Break((verdict(Verdict::NotFound, None), None))) };
             let after = match was.claim(settlement.lease, now) {
-                Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
+                Claim::Over => return Ok(Break((verdict(Verdict::LeaseExpired, None), None))),
                 Claim::Settled => {
                     // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
@@ -256,39 +284,19 @@ impl App {
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
-                    return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(&was))));
+                    return Ok(Break((verdict(if is_open { done } else { Verdict::Settled }, Some(&was)), None)));
                 }
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
-                self.finish(tenant, &after, endpoint, settlement.outcome.is_some(), now).await?;
-                return Ok(Break(verdict(done, Some(&after))));
+                self.follow(tenant, &after, endpoint, true, now).await?;
+                self.forget(tenant, &after, now).await?;
+                return Ok(Break((verdict(done, Some(&after)), settlement.outcome.map(|_| after))));
             }
             let current = self.log.known(tenant, &[id]).await?.remove(&id);
             Ok(Continue((current, Some(after.last_attempt))))
         })
         .await
-    }
-
-    /// Does what follows from a settlement that has been recorded.
-    async fn finish(
-        &self,
-        tenant: &TenantId,
-        after: &Delivery,
-        endpoint: Option<&Endpoint>,
-        is_attempted: bool,
-        now: Timestamp,
-    ) -> Result<()> {
-        if let Some(endpoint) = endpoint.filter(|_| is_attempted) {
-            let noted = Attempts::last_of(after);
-            let noted = self.endpoints.note_attempts(tenant, endpoint.id, endpoint.health, &noted, now).await;
-            // Only logged, because the settlement is recorded, and the next attempt will update the endpoint.
-            if let Err(error) = noted {
-                common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
-            }
-        }
-        self.follow(tenant, after, endpoint, true, now).await?;
-        self.forget(tenant, after, now).await
     }
 
     fn after(

@@ -76,8 +76,13 @@ impl World {
 
     /// Starts the service with tables that let the test make individual calls fail.
     pub async fn cut_off() -> (Self, Arc<CutOff>) {
+        Self::cut_off_with(&[]).await
+    }
+
+    /// Like [`Self::cut_off`], with these settings.
+    pub async fn cut_off_with(settings: &[(&str, &str)]) -> (Self, Arc<CutOff>) {
         let cut_off = Arc::default();
-        (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
+        (Self::behind(Proxy::cut_off(&cut_off).await, settings).await, cut_off)
     }
 
     /// Starts the service. The indexes of this table return the items that the test provides, which may be outdated.

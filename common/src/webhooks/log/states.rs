@@ -451,9 +451,8 @@ pub(super) fn apart_key(tenant: &TenantId, delivery: &Delivery) -> Key {
 
 /// The attributes that say how the payload is sent and stored.
 fn marks(delivery: &Delivery) -> impl Iterator<Item = (Attribute, AttributeValue)> + use<> {
-    [(THIN, delivery.is_thin), (LARGE, delivery.is_large)]
-        .into_iter()
-        .filter_map(|(mark, is_set)| is_set.then(|| (mark, boolean(true))))
+    let marks = [(THIN, delivery.is_thin), (LARGE, delivery.is_large)];
+    marks.into_iter().filter(|(_, is_set)| *is_set).map(|(mark, is_set)| (mark, boolean(is_set)))
 }
 
 /// Restricts an update to a state that is the same as `before`.

@@ -515,7 +515,7 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
 /// with all later ones, and the client repeats a failed call.
 #[tokio::test(flavor = "multi_thread")]
 async fn settlements_count_once_although_any_call_fails() {
-    let (world, cut_off) = World::cut_off().await;
+    let (world, cut_off) = World::cut_off_with(&[("RETRY_SCHEDULE", "3600")]).await;
     let tenant = world.tenant("acme").await;
     let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
     let mut jobs = (0..).map(|job: usize| event(&tenant.id, job));
@@ -769,6 +769,19 @@ async fn an_empty_poll_reads_four_small_items_and_writes_nothing() {
     eprintln!("ten events: recorded {recorded:?}, taken {leased:?}, settled {settled:?}");
     let written = recorded.written + leased.written + settled.written;
     assert!(taken.len() == 10 && written <= 100.0, "{written}");
+    assert!(leased.calls + settled.calls <= 17, "{leased:?} {settled:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_settled_together_all_count_toward_the_streak() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    for job in 0..3 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    settle(&world, &tenant, &take(&world, &tenant, &endpoint).await, json!({"status_code": 500})).await;
+    let items = world.items("webhook-endpoints").await;
+    let streak = items.iter().find_map(|item| item.get("streak")?.as_s().ok()).expect("a streak");
+    assert!(streak.ends_with(".3"), "{streak}");
 }
 
 #[tokio::test]
