@@ -1,9 +1,9 @@
 //! The audit log: who changed what in an organization, and from where.
 //!
-//! A store adds the entry to the transaction that makes the change, so either both are stored or neither is. The caller
-//! and their client are task-local: `http` sets them once it has identified the caller, so they do not have to be
-//! passed through every store. If only the store knows the caller, as during a sign-in, the store names the actor in
-//! the entry. A change without a known actor fails.
+//! A store adds the entry to the transaction that makes the change, so either both are stored or neither is. Methods that
+//! do so take a [`Recorder`], which has the caller and their client. `http` hands it to the handlers of the routes that
+//! declare which changes they record, and to no others. If only the store knows the caller, as during a sign-in, the
+//! store names the actor in the entry. A change without a known actor fails.
 
 mod entry;
 mod log;
@@ -12,12 +12,9 @@ mod table;
 
 pub use api::audit::{Action, Actor, ActorKind, Change, Target, TargetKind};
 
-pub(crate) use self::{
-    entry::{Entry, change, hidden, initial, target},
-    recorder::within,
-};
+pub(crate) use self::entry::{Entry, change, hidden, initial, target};
 pub use self::{
     log::{AuditLog, Filter, Page},
-    recorder::{Origin, Recorder},
+    recorder::{Origin, Recorder, Recording},
     table::Position,
 };

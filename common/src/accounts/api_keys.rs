@@ -12,7 +12,7 @@ use crate::{
         token::{EXPIRES_AT, SecretHash},
         users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
-    audit::{self, Action, Actor, ActorKind, Change, Entry, Target, TargetKind, initial},
+    audit::{self, Action, Actor, ActorKind, Change, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         batch::{batch_write, delete_request},
         dynamo::{Item, Record, attributes, get, item, number, query_all, text},
@@ -254,7 +254,14 @@ impl ApiKeys {
     /// # Errors
     /// The user's email is not verified; the key is an organization key and the user is not an owner; the user was
     /// changed or deleted in the meantime ([`Error::Busy`]); or the organization already has [`MAX_KEYS`] keys.
-    pub async fn issue(&self, users: &Users, user: &User, new: NewKey, now: Timestamp) -> Result<IssuedKey> {
+    pub async fn issue(
+        &self,
+        recorder: &Recorder,
+        users: &Users,
+        user: &User,
+        new: NewKey,
+        now: Timestamp,
+    ) -> Result<IssuedKey> {
         match new.permissions.kind() {
             KeyKind::Personal => user.check_verified()?,
             KeyKind::Organization => user.check_manages()?,
@@ -284,7 +291,7 @@ impl ApiKeys {
         let expiry = issued.expires_at().map(|expires_at| initial("expires_at", expires_at));
         let fields = [initial("kind", new.permissions.kind())].into_iter().chain(scopes).chain(expiry);
         let entry = Entry::new(Action::KeyCreated, &user.organization, target(issued.id, &new.name)).with(fields);
-        users.check_unchanged(user, writes).or(Error::Busy).record(entry)?.commit(&self.dynamodb).await?;
+        users.check_unchanged(user, writes).or(Error::Busy).record(recorder, entry)?.commit(&self.dynamodb).await?;
         Ok(issued)
     }
 
@@ -310,13 +317,19 @@ impl ApiKeys {
     ///
     /// # Errors
     /// There is no such key, or `of` does not manage it.
-    pub async fn revoke(&self, organization: &TenantId, of: Option<UserId>, id: KeyId) -> Result<()> {
+    pub async fn revoke(
+        &self,
+        recorder: &Recorder,
+        organization: &TenantId,
+        of: Option<UserId>,
+        id: KeyId,
+    ) -> Result<()> {
         let key = self.find(organization, id).await?;
         if !key.is_managed_by(of) {
             return Err(NOT_FOUND);
         }
         let entry = Entry::new(Action::KeyDeleted, organization, target(key.id, &key.name));
-        self.delete(&key, Some(entry)).await
+        self.delete(&key, Some((recorder, entry))).await
     }
 
     /// Finds the organization's key `id` with a consistent read.
@@ -358,13 +371,16 @@ impl ApiKeys {
     ///
     /// # Errors
     /// The key was deleted in the meantime.
-    async fn delete(&self, key: &KeyRecord, entry: Option<Entry>) -> Result<()> {
+    async fn delete(&self, key: &KeyRecord, entry: Option<(&Recorder, Entry)>) -> Result<()> {
         let writes = || {
             let writes = Transaction::new("deleting an API key")
                 .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
                 .or(NOT_FOUND)
                 .delete(&self.table, self::key(pointer(key.id)));
-            entry.iter().cloned().try_fold(writes, Transaction::record)
+            match &entry {
+                Some((recorder, entry)) => writes.record(recorder, entry.clone()),
+                None => Ok(writes),
+            }
         };
         // A deleted organization has no counter. Recreating the counter would reactivate the organization's other keys.
         let counted = self.counter(&key.organization, -1).only_if(KEYS.exists());

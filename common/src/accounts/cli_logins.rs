@@ -9,6 +9,7 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::{CREATED_AT, EPOCH, User, Users},
     },
+    audit::Recorder,
     aws::{
         dynamo::{Attribute, Item, Record, get, item, number, put, text},
         expression::Update,
@@ -158,6 +159,7 @@ impl CliLogins {
     /// ([`Error::Busy`]).
     pub async fn take(
         &self,
+        recorder: &Recorder,
         login: &CliLogin,
         users: &Users,
         user: &User,
@@ -170,7 +172,7 @@ impl CliLogins {
             .delete_if(&self.tokens, token_key(&login.hash), is_approved)
             .or(NOT_FOUND)
             .put_new(&self.tokens, TOKEN_HASH, session.to_item())
-            .record(session.created(user))?;
+            .record(recorder, session.created(user))?;
         match users.check_organization(user, exchange).or(Error::Busy).commit(&self.dynamodb).await {
             Ok(()) => Ok(Some((session, token))),
             Err(Error::NotFound(_)) => Ok(None),

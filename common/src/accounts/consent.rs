@@ -21,7 +21,7 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::USER_ID,
     },
-    audit::{Action, Actor, Entry, change, initial},
+    audit::{Action, Actor, Entry, Recorder, change, initial},
     aws::{
         batch::{batch_write, delete_request},
         dynamo::{Attribute, Item, Record, boolean, get, item, number, put, query_all, text},
@@ -155,6 +155,7 @@ impl Consents {
     /// answer changes nothing.
     pub async fn set(
         &self,
+        recorder: &Recorder,
         recipient: &Recipient,
         organization: &Organization,
         agrees: bool,
@@ -176,7 +177,8 @@ impl Consents {
         // The recipient may not be a member, and the link is the only proof of who they are.
         let entry = Entry::new(Action::SettingsChanged, id, organization.target()).by(Actor::system());
         let entry = entry.with([initial("recipient", address), change("consent", old.map(name), Some(name(agrees)))]);
-        let writes = Transaction::new("storing a consent").put_if(&self.table, answer, is_new).record(entry)?;
+        let writes =
+            Transaction::new("storing a consent").put_if(&self.table, answer, is_new).record(recorder, entry)?;
         // If the write is refused, a concurrent call has stored the same answer.
         writes.try_commit(&self.dynamodb).await.map(drop)
     }

@@ -32,7 +32,7 @@ use crate::{
         },
         verification::{Verifications, taken_mail},
     },
-    audit::{self, Action, Entry},
+    audit::{self, Action, Entry, Recorder},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, get, item, number, put, text},
         expression::{Condition, Update},
@@ -106,6 +106,7 @@ impl EmailChanges {
     /// ([`Error::TooMany`]); or the address or the account changed in the meantime ([`Error::Busy`]).
     pub async fn request(
         &self,
+        recorder: &Recorder,
         user: &User,
         session: &Session,
         email: &Email,
@@ -122,7 +123,7 @@ impl EmailChanges {
                 crate::log!("email.withheld", user = %user.id);
             }
             if !user.email_verified {
-                return match self.verifications.replace_email(user, email).await? {
+                return match self.verifications.replace_email(recorder, user, email).await? {
                     Some(user) if may_send => self.verifications.send_again(&user, &self.mailer, base, now).await,
                     _ => Ok(()),
                 };
@@ -133,7 +134,7 @@ impl EmailChanges {
                 .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))))
                 .only_if(user.is_in_organization());
             let writes = Transaction::new("requesting a change of an email").update(update).or(Error::Busy);
-            user.request_email(writes, Some(email))?.commit(&self.dynamodb).await?;
+            user.request_email(recorder, writes, Some(email))?.commit(&self.dynamodb).await?;
             let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
             let mail = if guard.is_some_and(|guard| is_kept_from(&guard, user.id, now)) {
                 taken_mail(base)
@@ -191,6 +192,7 @@ impl EmailChanges {
     /// Another account now has the address ([`Conflict::EmailTaken`]).
     pub async fn change(
         &self,
+        recorder: &Recorder,
         token: &Token,
         organizations: &Organizations,
         device: &Device,
@@ -227,11 +229,11 @@ impl EmailChanges {
                 .put_if(&self.users_table, reserved, USER_ID.equals(text(user.id)))
                 .put_new(&self.tokens_table, TOKEN_HASH, token_item(UNDO, &undo, user.id, &user.email, now))
                 .delete(&self.tokens_table, suppressions::key(email))
-                .record(entry.with([audit::change("email", old, new)]))?;
+                .record(recorder, entry.with([audit::change("email", old, new)]))?;
             if let Some(session) = session {
                 writes = writes.update(self.sessions.keep(user, session));
             }
-            let writes = match organizations.with_notifications_moved(writes, user, email).await {
+            let writes = match organizations.with_notifications_moved(recorder, writes, user, email).await {
                 // The user has moved to another organization, and the previous one was deleted.
                 Err(Error::Busy) => continue,
                 moved => moved?,
@@ -254,6 +256,7 @@ impl EmailChanges {
     /// Another account now has the address ([`Conflict::EmailTaken`]).
     pub async fn undo(
         &self,
+        recorder: &Recorder,
         token: &Token,
         organizations: &Organizations,
         hasher: &Hasher,
@@ -292,9 +295,12 @@ impl EmailChanges {
             let mut writes = Transaction::new("undoing the change of an email")
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
                 .update(mark)
-                .record(entry.with([audit::change("email", old, new), audit::hidden("password")]).with(ended))?;
+                .record(
+                    recorder,
+                    entry.with([audit::change("email", old, new), audit::hidden("password")]).with(ended),
+                )?;
             if is_newer {
-                writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, &user))?;
+                writes = writes.record(recorder, two_factor::entry(Action::TwoFactorDisabled, &user))?;
             }
             // The user may already have changed the address back.
             if email != user.email {
@@ -302,7 +308,7 @@ impl EmailChanges {
                     .put_if(&self.users_table, email_guard(&email, user.id), is_free_for(user.id, now))
                     .delete_if(&self.users_table, pk(email_key(&user.email)), USER_ID.equals(text(user.id)));
             }
-            let writes = match organizations.with_notifications_moved(writes, &user, &email).await {
+            let writes = match organizations.with_notifications_moved(recorder, writes, &user, &email).await {
                 // The user has moved to another organization, and the previous one was deleted.
                 Err(Error::Busy) => continue,
                 moved => moved?,

@@ -21,7 +21,7 @@ use crate::{
         token::{EXPIRES_AT, SecretHash, Token},
         users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk, user_key},
     },
-    audit::{self, Action, Entry, Target, TargetKind, initial},
+    audit::{self, Action, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
         dynamo::{Item, Record, attributes, get, item, number, query_all, text, texts},
@@ -135,7 +135,14 @@ impl Invitations {
     ///
     /// # Errors
     /// A member has the email ([`Conflict::AlreadyAMember`]), or `inviter` is no longer an owner.
-    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<NewInvitation> {
+    pub async fn invite(
+        &self,
+        recorder: &Recorder,
+        inviter: &User,
+        email: &Email,
+        role: Role,
+        now: Timestamp,
+    ) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
@@ -151,10 +158,10 @@ impl Invitations {
                 .update(self.deliver(&invitation, expires_at, now));
             if let Some(Previous { id, pending: true }) = &previous {
                 let canceled = Entry::new(Action::InvitationCanceled, &invitation.organization, invitation.target());
-                writes = writes.update(self.change_status(id, CANCELED)).record(canceled)?;
+                writes = writes.update(self.change_status(id, CANCELED)).record(recorder, canceled)?;
             }
             let created = Entry::new(Action::InvitationCreated, &invitation.organization, invitation.target());
-            let writes = writes.record(created.with([initial("role", role)]))?;
+            let writes = writes.record(recorder, created.with([initial("role", role)]))?;
             match writes.first_refused(&self.dynamodb).await? {
                 None => {
                     let status = InvitationStatus::Pending;
@@ -192,7 +199,7 @@ impl Invitations {
     ///
     /// # Errors
     /// The organization has no such invitation, it was accepted, or `by` is no longer an owner.
-    pub async fn cancel(&self, by: &User, id: InvitationId) -> Result<Invited> {
+    pub async fn cancel(&self, recorder: &Recorder, by: &User, id: InvitationId) -> Result<Invited> {
         let doing = "canceling an invitation";
         for _ in 0..ATTEMPTS {
             let found = get(&self.dynamodb, &self.invitations, key(id), doing).await?.ok_or(NOT_FOUND)?;
@@ -208,7 +215,13 @@ impl Invitations {
             let is_unchanged = STATUS.equals(text(Record::new("invitation", &found).text(STATUS)?));
             let update = Update::of(&self.invitations, key(id)).set(STATUS, text(CANCELED)).only_if(is_unchanged);
             let entry = Entry::new(Action::InvitationCanceled, &by.organization, invited.invitation.target());
-            match self.check_owner(doing, by).update(update).record(entry)?.first_refused(&self.dynamodb).await? {
+            match self
+                .check_owner(doing, by)
+                .update(update)
+                .record(recorder, entry)?
+                .first_refused(&self.dynamodb)
+                .await?
+            {
                 None => return Ok(Invited { status: InvitationStatus::Canceled, ..invited }),
                 Some(OWNER) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
                 Some(_) => {}
@@ -296,7 +309,13 @@ impl Invitations {
     /// # Errors
     /// The invitation does not exist, has expired or was used; its email has an account; or its organization was
     /// deleted.
-    pub async fn join(&self, invitee: Invitee, device: Device, hasher: &Hasher) -> Result<NewUser> {
+    pub async fn join(
+        &self,
+        recorder: &Recorder,
+        invitee: Invitee,
+        device: Device,
+        hasher: &Hasher,
+    ) -> Result<NewUser> {
         let now = Timestamp::now();
         let pending = self.pending(invitee.invitation, &invitee.slug, now).await?;
         let is_proven = pending.is_proven_by(invitee.token.as_ref());
@@ -309,7 +328,7 @@ impl Invitations {
             let required =
                 organizations::requires_two_factor(&self.dynamodb, &self.organizations, &invitation.organization);
             new.user.must_have_two_factor = required.await?.ok_or(NOT_FOUND)?;
-            match self.accept(&invitation, &new, now).await {
+            match self.accept(recorder, &invitation, &new, now).await {
                 // The organization was deleted, or its two-factor setting has changed.
                 Err(Error::Busy) => {}
                 accepted => return accepted.map(|()| new),
@@ -320,7 +339,7 @@ impl Invitations {
 
     /// In one transaction, creates the invited user with their email guard, session and verification token, and marks
     /// the invitation as accepted. Only one of two concurrent calls succeeds.
-    async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
+    async fn accept(&self, recorder: &Recorder, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark =
             self.change_status(invitation.id, ACCEPTED).set(USER_ID, text(new.user.id)).set(ACCEPTED_AT, text(now));
         let writes = Transaction::new("accepting an invitation")
@@ -334,8 +353,8 @@ impl Invitations {
             ))
             .or(Error::Busy);
         let joined = Entry::new(Action::MemberJoined, &invitation.organization, new.user.target()).by(new.user.actor());
-        let writes = writes.record(joined.with([initial("role", invitation.role)]))?;
-        new.writes(writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
+        let writes = writes.record(recorder, joined.with([initial("role", invitation.role)]))?;
+        new.writes(recorder, writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
     }
 
     /// Changes a pending invitation's status.

@@ -11,6 +11,7 @@ use crate::{
         organizations::Organizations,
         users::{Role, User},
     },
+    audit::Recorder,
     base_url::BaseUrl,
     error::{Conflict, Error, Result},
     timestamp::Timestamp,
@@ -36,7 +37,14 @@ impl Inviting {
     /// # Errors
     /// There were too many invitations (`Error::TooMany`), the address is on the suppression list or its owner stopped
     /// the organization's emails, or it belongs to a member.
-    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
+    pub async fn invite(
+        &self,
+        recorder: &Recorder,
+        inviter: &User,
+        email: &Email,
+        role: Role,
+        base: &BaseUrl,
+    ) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter, email, now).await?;
         if self.mailer.suppressed(email).await?.is_some()
@@ -44,7 +52,7 @@ impl Inviting {
         {
             return Err(Error::Conflict(Conflict::EmailSuppressed));
         }
-        let new = self.invitations.invite(inviter, email, role, now).await?;
+        let new = self.invitations.invite(recorder, inviter, email, role, now).await?;
         if role == Role::Owner {
             self.alerts.owner_invited(inviter, email, base, now).await;
         }

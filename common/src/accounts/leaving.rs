@@ -6,6 +6,7 @@ use crate::{
         members::{Member, MemberIdOrEmail, Members},
         users::User,
     },
+    audit::Recorder,
     error::Result,
     telemetry::metrics,
     timestamp::Timestamp,
@@ -26,8 +27,8 @@ impl Departures {
     ///
     /// # Errors
     /// Same as [`Members::remove`].
-    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
-        let member = self.members.remove(by, named, &self.keys).await?;
+    pub async fn remove(&self, recorder: &Recorder, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
+        let member = self.members.remove(recorder, by, named, &self.keys).await?;
         metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
         Ok(member)
     }
@@ -36,7 +37,7 @@ impl Departures {
     ///
     /// # Errors
     /// Same as [`Members::delete_with_organization`].
-    pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
-        self.members.delete_with_organization(last, &self.keys, now).await
+    pub async fn remove_with_organization(&self, recorder: &Recorder, last: &User, now: Timestamp) -> Result<()> {
+        self.members.delete_with_organization(recorder, last, &self.keys, now).await
     }
 }

@@ -13,7 +13,7 @@ use crate::{
             CREATED_AT, EMAIL, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key,
         },
     },
-    audit::{self, Action, Entry, change as change_of},
+    audit::{self, Action, Entry, Recorder, change as change_of},
     aws::{
         batch::batch_get,
         dynamo::{Item, Record, get, query_all, text},
@@ -134,8 +134,14 @@ impl Members {
     ///
     /// # Errors
     /// There is no such member, `by` is no longer an owner, or the organization would be left without an owner.
-    pub async fn change_role(&self, by: &User, named: &MemberIdOrEmail, role: Role) -> Result<Member> {
-        let mut member = self.change(by, named, Change::Role(role), None).await?;
+    pub async fn change_role(
+        &self,
+        recorder: &Recorder,
+        by: &User,
+        named: &MemberIdOrEmail,
+        role: Role,
+    ) -> Result<Member> {
+        let mut member = self.change(recorder, by, named, Change::Role(role), None).await?;
         member.user.role = role;
         Ok(member)
     }
@@ -145,8 +151,14 @@ impl Members {
     /// # Errors
     /// There is no such member, `by` is neither that member nor an owner, or the organization would be left without an
     /// owner.
-    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail, keys: &ApiKeys) -> Result<Member> {
-        self.change(by, named, Change::Removal, Some(keys)).await
+    pub async fn remove(
+        &self,
+        recorder: &Recorder,
+        by: &User,
+        named: &MemberIdOrEmail,
+        keys: &ApiKeys,
+    ) -> Result<Member> {
+        self.change(recorder, by, named, Change::Removal, Some(keys)).await
     }
 
     /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
@@ -155,6 +167,7 @@ impl Members {
     /// ends the member's `keys`.
     async fn change(
         &self,
+        recorder: &Recorder,
         by: &User,
         named: &MemberIdOrEmail,
         change: Change,
@@ -166,7 +179,7 @@ impl Members {
                 Some(keys) => keys.ended_with(&member.user, Timestamp::now()).await?,
                 None => Vec::new(),
             };
-            let writes = || self.writes(by, &member.user, change, &ended);
+            let writes = || self.writes(recorder, by, &member.user, change, &ended);
             if member.user.id != by.id {
                 let writes = self.check_owner(writes()?, by);
                 match writes.first_refused(&self.dynamodb).await? {
@@ -208,7 +221,14 @@ impl Members {
 
     /// The writes for a change to `user` by `by`. The change ends the keys in `ended`. The first write fails if the
     /// user's role has changed or the user was deleted.
-    fn writes(&self, by: &User, user: &User, change: Change, ended: &[audit::Change]) -> Result<Transaction> {
+    fn writes(
+        &self,
+        recorder: &Recorder,
+        by: &User,
+        user: &User,
+        change: Change,
+        ended: &[audit::Change],
+    ) -> Result<Transaction> {
         let action = match change {
             Change::Role(_) => Action::MemberRoleChanged,
             Change::Removal if by.id == user.id => Action::MemberLeft,
@@ -225,13 +245,13 @@ impl Members {
                 let [old, new] = [user.role, role].map(|role| Some(role.to_string()));
                 Transaction::new("changing a role")
                     .update(update.only_if(is_still(user, user.role)))
-                    .record(entry.with([change_of("role", old, new)]))
+                    .record(recorder, entry.with([change_of("role", old, new)]))
             }
             Change::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
                 self.delete(Transaction::new("removing a member"), by, user)
                     .update(leaves)
-                    .record(entry.with(ended.iter().cloned()))
+                    .record(recorder, entry.with(ended.iter().cloned()))
             }
         }
     }

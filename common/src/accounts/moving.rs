@@ -14,7 +14,7 @@ use crate::{
             Users, pk, user_key,
         },
     },
-    audit::{Action, Entry, initial},
+    audit::{Action, Entry, Recorder, initial},
     aws::{
         dynamo::{boolean, number, text},
         expression::Update,
@@ -72,7 +72,14 @@ impl Moves {
     /// The user cannot accept the invitation, or it was accepted, canceled or declined in the meantime; the user is
     /// already in the inviting organization; the old organization would have no owner, or would be deleted without
     /// permission; or the user was deleted ([`Error::Unauthorized`]).
-    pub async fn accept(&self, user: &User, id: InvitationId, may_end: bool, now: Timestamp) -> Result<Moved> {
+    pub async fn accept(
+        &self,
+        recorder: &Recorder,
+        user: &User,
+        id: InvitationId,
+        may_end: bool,
+        now: Timestamp,
+    ) -> Result<Moved> {
         let mut current = user.clone();
         for _ in 0..ATTEMPTS {
             let received = self.invitations.received(&current, id).await?;
@@ -108,13 +115,14 @@ impl Moves {
                 .update(self.invitations.accept_by(invitation, &current, now))
                 .update(organizations::join(&self.organizations_table, &to, current.id, required))
                 .update(moving);
-            let (writes, has_ended) = self.members.leave(writes, &current, may_end, now).await?;
+            let (writes, ended) = self.members.leave(writes, &current, may_end, now).await?;
+            let has_ended = ended.is_some();
             let writes = if has_ended { self.keys.end_with(&current.organization, writes) } else { writes };
             let leaving = Entry::new(Action::MemberLeft, &current.organization, current.target());
             let leaving = leaving.with(self.keys.ended_with(&current, now).await?);
             let joining = Entry::new(Action::MemberJoined, &to, current.target());
             let joining = joining.with([initial("role", role)]);
-            let writes = writes.record(leaving)?.record(joining)?;
+            let writes = writes.record_all(recorder, ended.into_iter().chain([leaving, joining]))?;
             match writes.first_refused(&self.dynamodb).await? {
                 None => {
                     let left = Some(Left { organization: current.organization, has_ended });

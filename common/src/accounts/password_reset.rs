@@ -10,7 +10,7 @@ use crate::{
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         organizations::Organizations,
-        password::{Hasher, Password},
+        password::PasswordHash,
         suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         two_factor::{self, FACTOR},
@@ -19,7 +19,7 @@ use crate::{
             User, Users, pk, user_key,
         },
     },
-    audit::{self, Action, Entry},
+    audit::{self, Action, Entry, Recorder},
     aws::{
         dynamo::{Record, boolean, get, item, number, put, text},
         expression::Update,
@@ -108,21 +108,20 @@ impl PasswordResets {
     /// Another reset came first, or the token has expired ([`Error::InvalidToken`]).
     pub async fn reset(
         &self,
+        recorder: &Recorder,
         user: &User,
         token: &Token,
-        new: Password,
-        hasher: &Hasher,
+        new: &PasswordHash,
         keys: &ApiKeys,
         organizations: &Organizations,
         base: &BaseUrl,
     ) -> Result<Vec<KeyRecord>> {
-        let password = hasher.hash(new).await?;
         let mut user = user.clone();
         for _ in 0..ATTEMPTS {
             let now = Timestamp::now();
             let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
             let change = Update::of(&self.users_table, pk(user_key(user.id)))
-                .set(PASSWORD_HASH, text(password.as_str()))
+                .set(PASSWORD_HASH, text(new.as_str()))
                 .set(EMAIL_VERIFIED, boolean(true))
                 .set(KEY_EPOCH, number(user.key_epoch + 1))
                 .add(SESSION_EPOCH, number(1))
@@ -140,12 +139,12 @@ impl PasswordResets {
                 .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
                 .update(change)
                 .delete(&self.tokens_table, suppressions::key(&user.email))
-                .record(entry)?;
+                .record(recorder, entry)?;
             if user.has_two_factor && !user.email_verified {
-                writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, &user))?;
+                writes = writes.record(recorder, two_factor::entry(Action::TwoFactorDisabled, &user))?;
             }
             if !user.email_verified {
-                writes = match organizations.with_notifications_claimed(writes, &user).await {
+                writes = match organizations.with_notifications_claimed(recorder, writes, &user).await {
                     // The user has moved to another organization, and the previous one was deleted.
                     Err(Error::Busy) => {
                         user = self.user(token, Timestamp::now()).await?;

@@ -11,7 +11,7 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
-    audit::{self, Action, Entry, Target, TargetKind, hidden},
+    audit::{self, Action, Entry, Recorder, Target, TargetKind, hidden},
     aws::{
         batch::batch_get,
         dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
@@ -188,9 +188,9 @@ impl Sessions {
     ///
     /// # Errors
     /// The user has joined another organization in the meantime ([`Error::Busy`]).
-    pub async fn store(&self, user: &User, session: &Session) -> Result<()> {
+    pub async fn store(&self, recorder: &Recorder, user: &User, session: &Session) -> Result<()> {
         self.check_organization(user, Transaction::new("storing a session").put(&self.tokens, session.to_item()))
-            .record(session.created(user))?
+            .record(recorder, session.created(user))?
             .commit(&self.dynamodb)
             .await
     }
@@ -237,7 +237,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The user has no such session.
-    pub async fn revoke(&self, user: &User, named: &IdOrToken) -> Result<()> {
+    pub async fn revoke(&self, recorder: &Recorder, user: &User, named: &IdOrToken) -> Result<()> {
         let hash = match named {
             IdOrToken::Token(token) => token.hash(),
             IdOrToken::Id(id) => self.hash_of(user.id, *id).await?,
@@ -248,7 +248,7 @@ impl Sessions {
         let id: Option<SessionId> = Record::new("session", &found).optional_parsed(SESSION_ID)?;
         let entry = Entry::new(Action::SessionEnded, &user.organization, target(id.ok_or(NOT_FOUND)?));
         let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&hash), is_theirs).or(NOT_FOUND);
-        self.check_organization(user, writes).record(entry)?.commit(&self.dynamodb).await
+        self.check_organization(user, writes).record(recorder, entry)?.commit(&self.dynamodb).await
     }
 
     /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch.
@@ -256,13 +256,13 @@ impl Sessions {
     ///
     /// # Errors
     /// `current` has ended in the meantime ([`Error::Unauthorized`]), or the user was changed ([`Error::Busy`]).
-    pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
+    pub async fn revoke_others(&self, recorder: &Recorder, user: &User, current: &Session) -> Result<()> {
         Transaction::new("revoking sessions")
             .update(self.next_epoch(user))
             .or(Error::Busy)
             .update(self.keep(user, current))
             .or(Error::Unauthorized)
-            .record(Entry::new(Action::SessionsEnded, &user.organization, user.target()))?
+            .record(recorder, Entry::new(Action::SessionsEnded, &user.organization, user.target()))?
             .commit(&self.dynamodb)
             .await
     }
@@ -279,12 +279,12 @@ impl Sessions {
     ///
     /// # Errors
     /// The user was deleted or has joined another organization in the meantime ([`Error::Busy`]).
-    pub async fn revoke_all(&self, user: &User) -> Result<()> {
+    pub async fn revoke_all(&self, recorder: &Recorder, user: &User) -> Result<()> {
         let update = Update::of(&self.users, pk(user_key(user.id)))
             .add(SESSION_EPOCH, number(1))
             .only_if(user.is_in_organization());
         let entry = Entry::new(Action::SessionsEnded, &user.organization, user.target());
-        let writes = Transaction::new("ending all sessions").update(update).or(Error::Busy).record(entry)?;
+        let writes = Transaction::new("ending all sessions").update(update).or(Error::Busy).record(recorder, entry)?;
         writes.commit(&self.dynamodb).await
     }
 
@@ -296,6 +296,7 @@ impl Sessions {
     /// The password or the sessions were changed in the meantime ([`Error::Busy`]).
     pub async fn change_password(
         &self,
+        recorder: &Recorder,
         user: &User,
         old: &PasswordHash,
         new: &PasswordHash,
@@ -312,8 +313,11 @@ impl Sessions {
             .update(change)
             .or(Error::Busy)
             .put_new(&self.tokens, TOKEN_HASH, session.to_item())
-            .record(Entry::new(Action::PasswordChanged, &user.organization, user.target()).with([hidden("password")]))?
-            .record(session.created(user))?
+            .record(
+                recorder,
+                Entry::new(Action::PasswordChanged, &user.organization, user.target()).with([hidden("password")]),
+            )?
+            .record(recorder, session.created(user))?
             .commit(&self.dynamodb)
             .await?;
         Ok(token)
@@ -331,7 +335,7 @@ impl Sessions {
     }
 
     /// Ends the session with this token, if there is one. The session stops working at once in every function.
-    pub async fn end(&self, token: &Token, now: Timestamp) -> Result<()> {
+    pub async fn end(&self, recorder: &Recorder, token: &Token, now: Timestamp) -> Result<()> {
         let doing = "ending a session";
         for _ in 0..ATTEMPTS {
             let Some(session) = self.find(token, now).await? else { return Ok(()) };
@@ -340,7 +344,7 @@ impl Sessions {
             let Some(user) = user else { return Ok(()) };
             let entry = Entry::new(Action::SessionEnded, &user.organization, target(session.id)).by(user.actor());
             let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&session.hash), is_session());
-            if self.check_organization(&user, writes).record(entry)?.try_commit(&self.dynamodb).await? {
+            if self.check_organization(&user, writes).record(recorder, entry)?.try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
         }

@@ -13,6 +13,7 @@ use crate::{
         two_factor::requirement::Requirement,
         users::{User, Users},
     },
+    audit::Recorder,
     base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
@@ -42,6 +43,7 @@ impl Settings {
     /// The address was changed too often, or `by` is no longer an owner.
     pub async fn change(
         &self,
+        recorder: &Recorder,
         id: &TenantId,
         by: Option<&User>,
         change: SettingsChange,
@@ -49,18 +51,19 @@ impl Settings {
     ) -> Result<Organization> {
         let own = change.debug_notification_email.clone();
         let own = own.filter(|address| by.is_some_and(|by| by.email_verified && by.email == *address));
-        let organization = self.apply(id, by, change, base).await?;
+        let organization = self.apply(recorder, id, by, change, base).await?;
         if let Some(address) = own
             && self.consents.is_stopped(id, &address).await?
         {
             let recipient = Recipient { organization: id.clone(), address };
-            self.consents.set(&recipient, &organization, true, Timestamp::now()).await?;
+            self.consents.set(recorder, &recipient, &organization, true, Timestamp::now()).await?;
         }
         Ok(organization)
     }
 
     async fn apply(
         &self,
+        recorder: &Recorder,
         id: &TenantId,
         by: Option<&User>,
         change: SettingsChange,
@@ -75,7 +78,7 @@ impl Settings {
             if change.debug_notification_email.is_some() && attempt == 0 {
                 self.attempts.count_notified(id, Timestamp::now()).await?;
             }
-            if self.organizations.change_settings(&before, &change, &self.users, by).await? {
+            if self.organizations.change_settings(recorder, &before, &change, &self.users, by).await? {
                 if let Some(is_required) = change.require_two_factor {
                     self.requirement.copy(id, is_required).await?;
                 }

@@ -10,6 +10,7 @@ use crate::{
         two_factor::pending::PendingSignIns,
         users::{User, Users},
     },
+    audit::Recorder,
     error::{Error, Result},
     telemetry::metrics,
     timestamp::Timestamp,
@@ -50,7 +51,14 @@ impl SignIns {
     /// # Errors
     /// There were too many attempts ([`Error::TooMany`]), or the address or the password is wrong
     /// ([`Error::WrongPassword`]).
-    pub async fn sign_in(&self, address: &str, password: Guess, device: &Device, now: Timestamp) -> Result<SignIn> {
+    pub async fn sign_in(
+        &self,
+        recorder: &Recorder,
+        address: &str,
+        password: Guess,
+        device: &Device,
+        now: Timestamp,
+    ) -> Result<SignIn> {
         let email = Email::parse(address).ok();
         // All spellings of an address share one counter.
         let subject = email.as_ref().map_or(address, Email::as_str);
@@ -73,7 +81,7 @@ impl SignIns {
         }
         let (session, token) = Session::start(&user, device, now)?;
         let (stored, rehashed, forgotten, remembered) = tokio::join!(
-            self.sessions.store(&user, &session),
+            self.sessions.store(recorder, &user, &session),
             rehash,
             self.attempts.forget_sign_in(subject, device.address),
             self.attempts.remember_client(subject, device.address, now),
@@ -90,6 +98,7 @@ impl SignIns {
     /// Same as [`confirm`](Self::confirm), or the password or the sessions were changed in the meantime.
     pub async fn change_password(
         &self,
+        recorder: &Recorder,
         user: &User,
         current: Guess,
         new: Password,
@@ -98,7 +107,7 @@ impl SignIns {
     ) -> Result<Token> {
         let old = self.confirm(user, current, now).await?;
         let new = self.hasher.hash(new).await?;
-        self.sessions.change_password(user, &old, &new, device, now).await
+        self.sessions.change_password(recorder, user, &old, &new, device, now).await
     }
 
     /// Checks the password of the signed-in `user`, and returns its hash. Each attempt is counted.

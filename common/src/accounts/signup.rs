@@ -14,7 +14,7 @@ use crate::{
         users::{EmailUndos, PK, Role, User, email_guard, email_key, is_free, is_kept, pk},
         verification::{verification_item, verification_mail},
     },
-    audit::{Action, Entry, initial},
+    audit::{Action, Entry, Recorder, initial},
     aws::{batch::get_both, transaction::Transaction},
     base_url::BaseUrl,
     error::{Conflict, Error, Result},
@@ -127,7 +127,13 @@ impl Accounts {
     ///
     /// # Errors
     /// The slug or the email is taken.
-    pub async fn found(&self, founder: Founder, device: Device, hasher: &Hasher) -> Result<NewUser> {
+    pub async fn found(
+        &self,
+        recorder: &Recorder,
+        founder: Founder,
+        device: Device,
+        hasher: &Hasher,
+    ) -> Result<NewUser> {
         self.check_free(&founder.organization_slug, &founder.email).await?;
         let password = hasher.hash(founder.password).await?;
         let now = Timestamp::now();
@@ -145,7 +151,7 @@ impl Accounts {
         let mut new = new_user(person, organization.id.clone(), Role::Owner, now)?;
         new.user.chose_email = true;
         new.notified = Some(organization.debug_notification_email.clone()).filter(|address| *address != new.user.email);
-        self.create(&organization, &new, now).await?;
+        self.create(recorder, &organization, &new, now).await?;
         Ok(new)
     }
 
@@ -161,7 +167,13 @@ impl Accounts {
     }
 
     /// Creates the user, the organization, their guards, the session and the verification token, in one transaction.
-    async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
+    async fn create(
+        &self,
+        recorder: &Recorder,
+        organization: &Organization,
+        new: &NewUser,
+        now: Timestamp,
+    ) -> Result<()> {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, PK, organization.slug_guard())
             .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
@@ -172,8 +184,8 @@ impl Accounts {
             initial("debug_notification_email", &organization.debug_notification_email),
         ];
         let entry = Entry::new(Action::OrganizationCreated, &organization.id, organization.target());
-        let writes = writes.record(entry.by(new.user.actor()).with(fields))?;
-        new.writes(writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
+        let writes = writes.record(recorder, entry.by(new.user.actor()).with(fields))?;
+        new.writes(recorder, writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
     }
 }
 
@@ -204,7 +216,14 @@ impl NewUser {
     }
 
     /// Adds the writes for the user and for their email guard, session, verification token and known client.
-    pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Result<Transaction> {
+    pub(crate) fn writes(
+        &self,
+        recorder: &Recorder,
+        writes: Transaction,
+        users: &str,
+        tokens: &str,
+        now: Timestamp,
+    ) -> Result<Transaction> {
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
         let writes = writes
@@ -213,7 +232,7 @@ impl NewUser {
             .put_new(users, PK, self.user.to_item(&self.password, now))
             .put_new(tokens, TOKEN_HASH, session)
             .put(tokens, known_client)
-            .record(self.session.created(&self.user))?;
+            .record(recorder, self.session.created(&self.user))?;
         if self.user.email_verified {
             return Ok(writes);
         }

@@ -24,7 +24,7 @@ use crate::{
         token::{SecretHash, TOKEN_HASH, Token},
         users::{BACKUP_CODES, PK, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
     },
-    audit::{Action, Entry, hidden, initial},
+    audit::{Action, Entry, Recorder, hidden, initial},
     aws::{
         dynamo::{Attribute, Item, Record, number, text, texts},
         expression::Update,
@@ -168,6 +168,7 @@ impl TwoFactor {
     /// code is the first one and the address is not verified; or a call fails.
     pub async fn verify(
         &self,
+        recorder: &Recorder,
         user: &User,
         entered: Entered<'_>,
         codes: Option<&BackupCodes>,
@@ -182,7 +183,7 @@ impl TwoFactor {
             let update = self.use_up(&factor, entered, now)?;
             let mut writes = Transaction::new("using a code").update(update).or(wrong);
             if let Entered::BackupCode(_) = entered {
-                writes = writes.record(self::entry(Action::TwoFactorCodeUsed, user))?;
+                writes = writes.record(recorder, self::entry(Action::TwoFactorCodeUsed, user))?;
             }
             writes.commit(&self.dynamodb).await?;
             if let Entered::BackupCode(_) = entered {
@@ -203,7 +204,7 @@ impl TwoFactor {
             .set_all(codes.map(|codes| (BACKUP_CODES, stored(codes, user))))
             .only_if(TOTP_SECRET.equals(text(secret.reveal().as_str())))
             .only_if(TWO_FACTOR_SINCE.is_absent());
-        let token = self.restart(user, enable, Action::TwoFactorEnabled, wrong, device, now).await?;
+        let token = self.restart(recorder, user, enable, Action::TwoFactorEnabled, wrong, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Enabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -215,6 +216,7 @@ impl TwoFactor {
     /// Same as [`SignIns::confirm`], or the sessions were changed in the meantime.
     pub async fn disable(
         &self,
+        recorder: &Recorder,
         user: &User,
         sign_ins: &SignIns,
         password: Guess,
@@ -229,7 +231,7 @@ impl TwoFactor {
             return if is_ended { Ok(None) } else { Err(Error::Busy) };
         }
         let disable = self.sessions.next_epoch(user).remove(FACTOR).only_if(TWO_FACTOR_SINCE.exists());
-        let token = self.restart(user, disable, Action::TwoFactorDisabled, Error::Busy, device, now).await?;
+        let token = self.restart(recorder, user, disable, Action::TwoFactorDisabled, Error::Busy, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Disabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -241,6 +243,7 @@ impl TwoFactor {
     /// changed after the call began ([`Error::Busy`]), so only one of several concurrent calls returns codes.
     pub async fn renew_codes(
         &self,
+        recorder: &Recorder,
         user: &User,
         sign_ins: &SignIns,
         password: Guess,
@@ -265,7 +268,7 @@ impl TwoFactor {
         Transaction::new("renewing backup codes")
             .update(update)
             .or(Error::Busy)
-            .record(entry(Action::TwoFactorCodesGenerated, user).with([hidden("backup_codes")]))?
+            .record(recorder, entry(Action::TwoFactorCodesGenerated, user).with([hidden("backup_codes")]))?
             .commit(&self.dynamodb)
             .await?;
         self.alerts.two_factor_changed(user, FactorChange::BackupCodesReplaced, device, base, now).await;
@@ -287,6 +290,7 @@ impl TwoFactor {
     /// meantime ([`Error::Busy`]); or a call fails.
     pub async fn finish(
         &self,
+        recorder: &Recorder,
         token: &Token,
         entered: Entered<'_>,
         device: &Device,
@@ -310,7 +314,7 @@ impl TwoFactor {
             .pending
             .finish(writes, token)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
-            .record(session.created(user).with([initial("second_factor", entered.kind())]))?;
+            .record(recorder, session.created(user).with([initial("second_factor", entered.kind())]))?;
         if let Err(refusal) = writes.commit(&self.dynamodb).await {
             let current = self.users.find(user.id).await?;
             let has_moved = current.is_some_and(|current| current.organization != user.organization);
@@ -357,6 +361,7 @@ impl TwoFactor {
     /// and the session.
     async fn restart(
         &self,
+        recorder: &Recorder,
         user: &User,
         change: Update,
         action: Action,
@@ -370,8 +375,8 @@ impl TwoFactor {
             .update(change)
             .or(refusal)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
-            .record(entry(action, user))?
-            .record(session.created(user))?
+            .record(recorder, entry(action, user))?
+            .record(recorder, session.created(user))?
             .commit(&self.dynamodb)
             .await?;
         Ok(token)

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash, token::SecretHash},
-    audit::{self, Action, Actor, ActorKind, Entry, Target, TargetKind},
+    audit::{self, Action, Actor, ActorKind, Entry, Recorder, Target, TargetKind},
     aws::{
         batch::batch_get,
         dynamo::{Item, Record, attributes, boolean, get, item, number, text},
@@ -180,13 +180,18 @@ impl User {
 
     /// Adds the audit log entry for the address that the user entered, unless the user had already entered the same
     /// one.
-    pub(super) fn request_email(&self, writes: Transaction, email: Option<&Email>) -> Result<Transaction> {
+    pub(super) fn request_email(
+        &self,
+        recorder: &Recorder,
+        writes: Transaction,
+        email: Option<&Email>,
+    ) -> Result<Transaction> {
         if email == self.pending_email.as_ref() {
             return Ok(writes);
         }
         let [old, new] = [self.pending_email.as_ref(), email].map(|email| email.map(ToString::to_string));
         let entry = Entry::new(Action::EmailRequested, &self.organization, self.target());
-        writes.record(entry.with([audit::change("pending_email", old, new)]))
+        writes.record(recorder, entry.with([audit::change("pending_email", old, new)]))
     }
 
     /// The user as an audit log target.
@@ -356,7 +361,7 @@ impl Users {
     ///
     /// # Errors
     /// The user was deleted ([`Error::Unauthorized`]).
-    pub async fn rename(&self, user: &User, name: &Name) -> Result<()> {
+    pub async fn rename(&self, recorder: &Recorder, user: &User, name: &Name) -> Result<()> {
         let mut user = user.clone();
         for _ in 0..ATTEMPTS {
             if *name == user.name {
@@ -367,7 +372,12 @@ impl Users {
             let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
             let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
             let entry = entry.with([audit::change("name", old, new)]);
-            if Transaction::new("renaming a user").update(update).record(entry)?.try_commit(&self.dynamodb).await? {
+            if Transaction::new("renaming a user")
+                .update(update)
+                .record(recorder, entry)?
+                .try_commit(&self.dynamodb)
+                .await?
+            {
                 return Ok(());
             }
             user = self.find(user.id).await?.ok_or(Error::Unauthorized)?;

@@ -14,7 +14,7 @@ use crate::{
             is_free, is_kept, pk, user_key,
         },
     },
-    audit::{self, Action, Entry},
+    audit::{self, Action, Entry, Recorder},
     aws::{
         dynamo::{Item, Record, boolean, get, item, number, put, text},
         expression::Update,
@@ -100,7 +100,7 @@ impl Verifications {
     /// addresses become invalid. The user signs in with the old address until the new one is verified, so entering
     /// another account's address has no effect. Returns `None` if the user may not replace the address, because their
     /// current address is verified, or because they were invited.
-    pub async fn replace_email(&self, user: &User, email: &Email) -> Result<Option<User>> {
+    pub async fn replace_email(&self, recorder: &Recorder, user: &User, email: &Email) -> Result<Option<User>> {
         let pending = Some(email).filter(|email| **email != user.email);
         let update = Update::of(&self.users, pk(user_key(user.id)))
             .set_all(pending.map(|email| (PENDING_EMAIL, text(email))))
@@ -108,7 +108,7 @@ impl Verifications {
             .only_if(EMAIL_VERIFIED.equals(boolean(false)))
             .only_if(CHOSE_EMAIL.equals(boolean(true)));
         let writes = Transaction::new("replacing an unverified email").update(update);
-        let is_replaced = user.request_email(writes, pending)?.try_commit(&self.dynamodb).await?;
+        let is_replaced = user.request_email(recorder, writes, pending)?.try_commit(&self.dynamodb).await?;
         Ok(is_replaced.then(|| User { pending_email: pending.cloned(), ..user.clone() }))
     }
 
@@ -140,7 +140,13 @@ impl Verifications {
     ///
     /// # Errors
     /// Another account now has the pending address.
-    pub async fn verify(&self, token: &Token, organizations: &Organizations, now: Timestamp) -> Result<Link> {
+    pub async fn verify(
+        &self,
+        recorder: &Recorder,
+        token: &Token,
+        organizations: &Organizations,
+        now: Timestamp,
+    ) -> Result<Link> {
         let user = match self.link(token, now).await? {
             Link::Valid(user) => user,
             other => return Ok(other),
@@ -164,13 +170,13 @@ impl Verifications {
                 .update(mark.set(EMAIL, text(new)).only_if(EMAIL_VERIFIED.equals(boolean(false))))
                 .put_if(&self.users, email_guard(new, user.id), is_free(now))
                 .delete(&self.users, pk(email_key(&user.email)));
-            writes = organizations.with_notifications_moved(writes, &user, new).await?;
+            writes = organizations.with_notifications_moved(recorder, writes, &user, new).await?;
         }
         if *new != user.email || !user.email_verified {
             let entry = Entry::new(Action::EmailVerified, &user.organization, user.target()).by(user.actor());
             let replaced = (*new != user.email)
                 .then(|| audit::change("email", Some(user.email.to_string()), Some(new.to_string())));
-            writes = writes.record(entry.with(replaced))?;
+            writes = writes.record(recorder, entry.with(replaced))?;
         }
         if writes.try_commit(&self.dynamodb).await? {
             return Ok(Link::Valid(user));

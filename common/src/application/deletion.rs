@@ -7,6 +7,7 @@
 
 use crate::{
     accounts::{leaving::Departures, members::MemberIdOrEmail, password::Guess, sign_in::SignIns, users::User},
+    audit::Recorder,
     error::{Conflict, Error, Result},
     telemetry::metrics,
     timestamp::Timestamp,
@@ -29,10 +30,17 @@ impl Deletions {
     /// # Errors
     /// The password is wrong, or there were too many attempts. [`Conflict::LastOwner`]: the other members would be left
     /// without an owner. [`Error::Unauthorized`]: the account was deleted.
-    pub async fn delete(&self, user: &User, sign_ins: &SignIns, password: Guess, now: Timestamp) -> Result<()> {
+    pub async fn delete(
+        &self,
+        recorder: &Recorder,
+        user: &User,
+        sign_ins: &SignIns,
+        password: Guess,
+        now: Timestamp,
+    ) -> Result<()> {
         sign_ins.confirm(user, password, now).await?;
-        let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
-            Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(user, now).await,
+        let removed = match self.departures.remove(recorder, user, &MemberIdOrEmail::Id(user.id)).await {
+            Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(recorder, user, now).await,
             removed => removed.map(drop),
         };
         removed.map_err(|error| match error {
@@ -42,8 +50,8 @@ impl Deletions {
         })
     }
 
-    async fn delete_organization(&self, last: &User, now: Timestamp) -> Result<()> {
-        self.departures.remove_with_organization(last, now).await?;
+    async fn delete_organization(&self, recorder: &Recorder, last: &User, now: Timestamp) -> Result<()> {
+        self.departures.remove_with_organization(recorder, last, now).await?;
         let deleted = self.endpoints.delete_all(&last.organization, self.retention.end(now)).await.map(drop);
         metrics::upkeep("deleting an account", deleted);
         Ok(())

@@ -11,6 +11,7 @@ use crate::{
         sessions::Device,
         users::User,
     },
+    audit::Recorder,
     base_url::BaseUrl,
     error::Result,
     id::InvitationId,
@@ -39,6 +40,7 @@ impl Moving {
     /// Same as [`Moves::accept`].
     pub async fn accept(
         &self,
+        recorder: &Recorder,
         user: &User,
         id: InvitationId,
         may_end: bool,
@@ -46,7 +48,7 @@ impl Moving {
         base: &BaseUrl,
         now: Timestamp,
     ) -> Result<Moved> {
-        let moved = self.moves.accept(user, id, may_end, now).await?;
+        let moved = self.moves.accept(recorder, user, id, may_end, now).await?;
         if let Some(left) = &moved.left {
             self.clean_up(user, left, now).await;
             match self.organizations.get(&moved.member.user.organization).await {

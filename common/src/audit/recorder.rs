@@ -1,4 +1,4 @@
-//! Adds entries to transactions, with the actor and the client of the current task.
+//! Adds entries to transactions, with the actor and their client.
 
 use std::sync::Arc;
 
@@ -18,11 +18,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-tokio::task_local! {
-    static CURRENT: Option<Recorder>;
-}
-
-/// The audit log table, and the origin of a task's changes.
+/// The audit log table, and the origin of the changes to record there.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     table: Arc<str>,
@@ -42,63 +38,70 @@ pub struct Origin {
     pub user_agent: Option<String>,
 }
 
-impl Recorder {
+/// The type of a route's recorder: [`Recorder`], or `()` if the audit log records no changes of the route.
+pub trait Recording: Clone + Send + Sync + 'static {
     /// The recorder for the changes that a route declares.
-    pub(crate) fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError> {
+    fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError>;
+
+    /// Returns a recorder like this one, but with a different origin of changes.
+    fn with(&self, origin: impl FnOnce() -> Origin) -> Self;
+}
+
+impl Recording for () {
+    fn of_route(_: &Env, _: &'static [Action]) -> Result<Self, ConfigError> {
+        Ok(())
+    }
+
+    fn with(&self, _: impl FnOnce() -> Origin) -> Self {}
+}
+
+impl Recording for Recorder {
+    fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError> {
         Ok(Self { declared: Some(declared), ..Self::system(env)? })
     }
 
+    fn with(&self, origin: impl FnOnce() -> Origin) -> Self {
+        Self { origin: origin(), ..self.clone() }
+    }
+}
+
+impl Recorder {
     /// The recorder for changes by the service itself.
     pub fn system(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: Origin::default(), declared: None })
     }
-
-    /// Returns a recorder like this one, but with a different origin of changes.
-    pub(crate) fn with(&self, origin: Origin) -> Self {
-        Self { origin, ..self.clone() }
-    }
-
-    /// Runs `future` and records its changes. `future` must not spawn tasks that make changes.
-    pub async fn within<F: Future>(self, future: F) -> F::Output {
-        within(Some(self), future).await
-    }
-}
-
-/// Runs `future`. Without a recorder, changes that have to be recorded fail.
-pub(crate) async fn within<F: Future>(recorder: Option<Recorder>, future: F) -> F::Output {
-    CURRENT.scope(recorder, future).await
 }
 
 impl Transaction {
     /// Adds an audit log entry, which is stored with the other writes or not at all.
     ///
     /// # Errors
-    /// The task has no recorder, or the actor is unknown.
-    pub(crate) fn record(self, entry: Entry) -> Result<Self> {
+    /// The actor is unknown.
+    pub(crate) fn record(self, recorder: &Recorder, entry: Entry) -> Result<Self> {
         let Entry { action, organization, target, changes, actor, is_from_outside } = entry;
-        let recorder = CURRENT.try_with(Option::clone).ok().flatten();
-        let broken = |problem| Error::Internal(format!("recording {action}: {problem}"));
-        let Recorder { table, origin, declared } = recorder.ok_or_else(|| broken("there is no recorder"))?;
+        let Recorder { table, origin, declared } = recorder;
         debug_assert!(
             declared.is_none_or(|declared| declared.contains(&action)),
             "the route does not declare {action}"
         );
         let own = declared.is_none().then(Actor::system);
-        let mut actor = actor.or(origin.actor).or(own).ok_or_else(|| broken("the actor is unknown"))?;
+        let actor = actor.or_else(|| origin.actor.clone()).or(own);
+        let unknown = || Error::Internal(format!("recording {action}: the actor is unknown"));
+        let mut actor = actor.ok_or_else(unknown)?;
         if is_from_outside {
             actor.name = None;
         }
         // A change by the service must not be attributed to the caller's client.
         let has_client = !is_from_outside && actor.kind != ActorKind::System;
-        let (ip, user_agent) = if has_client { (origin.ip, origin.user_agent) } else { (None, None) };
+        let client = if has_client { origin.clone() } else { Origin::default() };
         let now = Timestamp::now();
         let actor_id = actor.id.clone();
         let entry = api::audit::Entry {
             at: now.to_string().into(),
             action: action.into(),
             actor,
-            ip,
-            user_agent,
+            ip: client.ip,
+            user_agent: client.user_agent,
             target,
             changes,
         };
@@ -111,6 +114,14 @@ impl Transaction {
             (DETAILS, text(details)),
             (EXPIRES_AT, number(now.as_second() + KEPT_SECONDS)),
         ]);
-        Ok(self.put_new(&table, ENTRY, item))
+        Ok(self.put_new(table, ENTRY, item))
+    }
+
+    /// Adds several audit log entries.
+    ///
+    /// # Errors
+    /// Same as [`Self::record`].
+    pub(crate) fn record_all(self, recorder: &Recorder, entries: impl IntoIterator<Item = Entry>) -> Result<Self> {
+        entries.into_iter().try_fold(self, |writes, entry| writes.record(recorder, entry))
     }
 }

@@ -15,15 +15,17 @@ use super::{
 };
 use crate::{
     accounts::{attempts::ClientAddress, sessions::Device, token::Token},
-    audit::{Actor, Origin, Recorder},
+    audit::{Actor, Origin},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
 };
 
-/// A request with its caller.
-pub struct Call<C> {
+/// A request with its caller. `R` is the type of the route's [`Recording`](crate::audit::Recording).
+pub struct Call<C, R = ()> {
     /// The caller, as identified by the route's [`Access`](super::Access).
     pub caller: C,
+    /// The recorder of the caller's changes. Only routes that declare which changes they record have one.
+    pub recorder: R,
     /// The public address of the API, for links and cookies.
     pub base: BaseUrl,
     /// The client's address as API Gateway reports it, because `X-Forwarded-For` can be forged.
@@ -34,8 +36,6 @@ pub struct Call<C> {
     pub(super) needed: Needed,
     /// Whether the route can be called before setting up a second factor that the organization requires.
     pub(super) before_two_factor: bool,
-    /// The recorder of the route's changes, if it makes any.
-    pub(super) recorder: Option<Recorder>,
     /// The maximum size of the body that the route accepts.
     pub(super) most_bytes: usize,
 }
@@ -45,35 +45,34 @@ impl Call<()> {
         let client = ClientAddress::of(request.source_ip.as_deref().unwrap_or_default());
         Self {
             caller: (),
+            recorder: (),
             base: request.base(origins.base.as_ref()),
             client,
             origins,
             request,
             needed: Needed::Undeclared,
             before_two_factor: false,
-            recorder: None,
             most_bytes: MAX_BODY_BYTES,
         }
     }
 
-    pub(super) fn needing(self, needed: Needed, before_two_factor: bool, recorder: Option<Recorder>) -> Self {
-        Self { needed, before_two_factor, recorder, ..self }
+    pub(super) fn needing(self, needed: Needed, before_two_factor: bool) -> Self {
+        Self { needed, before_two_factor, ..self }
     }
 
     pub(super) fn up_to(self, most_bytes: usize) -> Self {
         Self { most_bytes, ..self }
     }
 
-    /// The recorder for changes by this call's caller, `actor`.
-    pub(super) fn recorder(&self, actor: impl FnOnce() -> Option<Actor>) -> Option<Recorder> {
-        let Device { address, agent } = self.recorder.as_ref().map(|_| self.device())?;
-        let origin = Origin { actor: actor(), ip: Some(address.to_string()), user_agent: agent };
-        self.recorder.as_ref().map(|recorder| recorder.with(origin))
+    /// The origin of changes by this call's caller, `actor`.
+    pub(super) fn origin(&self, actor: Option<Actor>) -> Origin {
+        let Device { address, agent } = self.device();
+        Origin { actor, ip: Some(address.to_string()), user_agent: agent }
     }
 
-    pub(super) fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, needed, before_two_factor, recorder, most_bytes, .. } = self;
-        Call { caller, base, client, origins, request, needed, before_two_factor, recorder, most_bytes }
+    pub(super) fn by<C, R>(self, caller: C, recorder: R) -> Call<C, R> {
+        let Call { base, client, origins, request, needed, before_two_factor, most_bytes, .. } = self;
+        Call { caller, recorder, base, client, origins, request, needed, before_two_factor, most_bytes }
     }
 
     /// Reads the fields that the caller sent: the query or the body, and the variable of the route's `path`.
@@ -110,7 +109,7 @@ impl Call<()> {
     }
 }
 
-impl<C> Call<C> {
+impl<C, R> Call<C, R> {
     /// The session token in the cookie, if any.
     pub fn session(&self) -> Option<Token> {
         self.cookie(SESSION)

@@ -1,7 +1,7 @@
 //! A route is one value: method and path, access, input, handler, and possible errors. The router, the log line, the
 //! API description and the checks against the template all use this value.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 use api::{account::Scope, audit::Action};
 use futures::future::BoxFuture;
@@ -21,34 +21,41 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    audit::{self, Recorder},
+    audit::{Recorder, Recording},
     config::{ConfigError, Env},
     error::Result,
 };
 
 /// A route of the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
-/// [`Public`](super::Public).
+/// [`Public`](super::Public). `R` is the type of the recorder that the handler needs, and `()` once the route has
+/// declared which changes it [`records`](Route::records).
 #[must_use]
-pub struct Route<A, W = Callers> {
+pub struct Route<A, W = Callers, R = ()> {
     info: RouteInfo,
-    answer: Answer<A, W>,
+    start: Start<A, W>,
+    recorder: PhantomData<R>,
     #[cfg(feature = "openapi")]
     describe: Describe<A>,
 }
 
+/// Builds the part that answers calls, from the settings and the changes that the route records.
+type Start<A, W> = Box<dyn FnOnce(&Env, &'static [Action]) -> Result<Answer<A, W>, ConfigError> + Send + Sync>;
 type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
+type Handler<A, C, R, I, F> = fn(Arc<A>, Call<C, R>, I) -> F;
+
 /// Reads the input of a call from its values, and starts the route's handler.
-type Handle<A, C> =
-    Arc<dyn Fn(Arc<A>, Call<C>, Object, Wire) -> Result<BoxFuture<'static, Result<Reply>>> + Send + Sync>;
+type Handle<A, C, R> =
+    Arc<dyn Fn(Arc<A>, Call<C, R>, Object, Wire) -> Result<BoxFuture<'static, Result<Reply>>> + Send + Sync>;
 
 /// Answers a call. This code does not depend on the types of the input, the output and the handler, so a function
-/// contains it once for each kind of access, instead of once for each route.
-async fn answer<C: Access<W>, A, W>(
+/// contains it once for each kind of access and recorder, instead of once for each route.
+async fn answer<C: Access<W>, A, W, R: Recording>(
     path: &'static str,
-    handle: Handle<A, C::Caller>,
+    handle: Handle<A, C::Caller, R>,
+    recorder: R,
     app: Arc<A>,
     callers: Arc<W>,
     call: Call<()>,
@@ -61,9 +68,8 @@ async fn answer<C: Access<W>, A, W>(
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
         let values = call.fields(wire, path)?;
-        let recorder = call.recorder(|| caller.actor());
-        let handled = handle(app, call.by(caller), values, wire)?;
-        Ok(audit::within(recorder, handled).await?)
+        let recorder = recorder.with(|| call.origin(caller.actor()));
+        Ok(handle(app, call.by(caller, recorder), values, wire)?.await?)
     };
     let reply = answer.await;
     Handled { reply, tenant }
@@ -90,13 +96,13 @@ pub(super) struct BoundRoute {
     pub(super) describe: Box<dyn Fn(&mut Generators) -> Shapes + Send + Sync>,
 }
 
-impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
+impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
     /// A `POST`, with its input in the body. The access argument only determines the type.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
         _: C,
         input: fn(&A, &mut Fields) -> Result<I, Rejected>,
-        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+        handle: Handler<A, C::Caller, R, I, F>,
     ) -> Self {
         let info = RouteInfo {
             method: Method::POST,
@@ -115,7 +121,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             most_bytes: MAX_BODY_BYTES,
             records: &[],
         };
-        let handle: Handle<A, C::Caller> = Arc::new(move |app, call, values, wire| {
+        let handle: Handle<A, C::Caller, R> = Arc::new(move |app, call, values, wire| {
             let input = Fields::read(values, |fields| {
                 fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                 input(&app, fields)
@@ -123,12 +129,17 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             let output = handle(app, call, input);
             Ok(Box::pin(async move { output.await?.reply(wire) }))
         });
-        let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
-            Box::pin(answer::<C, A, W>(path, Arc::clone(&handle), app, callers, call, wire))
+        let start = move |env: &Env, records| -> Result<Answer<A, W>, ConfigError> {
+            let recorder = R::of_route(env, records)?;
+            Ok(Box::new(move |app, callers, call, wire| {
+                let (handle, recorder) = (Arc::clone(&handle), recorder.clone());
+                Box::pin(answer::<C, A, W, R>(path, handle, recorder, app, callers, call, wire))
+            }))
         };
         Self {
             info,
-            answer: Box::new(answer),
+            start: Box::new(start),
+            recorder: PhantomData,
             #[cfg(feature = "openapi")]
             describe: Box::new(move |app, generators| Shapes {
                 input: Fields::describe(&mut generators.inputs, |fields| input(app, fields)),
@@ -142,7 +153,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         path: &'static str,
         access: C,
         input: fn(&A, &mut Fields) -> Result<I, Rejected>,
-        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+        handle: Handler<A, C::Caller, R, I, F>,
     ) -> Self {
         let mut route = Self::post(path, access, input, handle);
         route.info.method = Method::GET;
@@ -178,24 +189,33 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self.info.most_bytes = bytes;
         self
     }
+}
 
+impl<A, W> Route<A, W, Recorder> {
     /// Declares which of the route's changes the audit log records.
-    pub fn records(mut self, actions: &'static [Action]) -> Self {
+    pub fn records(mut self, actions: &'static [Action]) -> Route<A, W> {
         self.info.records = actions;
-        self
+        Route {
+            info: self.info,
+            start: self.start,
+            recorder: PhantomData,
+            #[cfg(feature = "openapi")]
+            describe: self.describe,
+        }
     }
+}
 
+impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     /// Binds the route to its app. `env` names the audit log table.
     pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire, env: &Env) -> Result<BoundRoute, ConfigError> {
-        let Self { info, answer, .. } = self;
+        let Self { info, start, .. } = self;
+        let answer = start(env, info.records)?;
         let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
         let (needed, before_two_factor, most_bytes) = (info.scope, info.before_two_factor, info.most_bytes);
-        let records = Some(info.records).filter(|actions| !actions.is_empty());
-        let recorder = records.map(|actions| Recorder::of_route(env, actions)).transpose()?;
         Ok(BoundRoute {
             info,
             answer: Box::new(move |call| {
-                let call = call.needing(needed, before_two_factor, recorder.clone()).up_to(most_bytes);
+                let call = call.needing(needed, before_two_factor).up_to(most_bytes);
                 answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)
             }),
             #[cfg(feature = "openapi")]
@@ -208,7 +228,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
 }
 
 #[cfg(feature = "openapi")]
-impl<A, W> Route<A, W> {
+impl<A, W, R> Route<A, W, R> {
     /// Adds the summary, one sentence.
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
@@ -236,7 +256,7 @@ impl<A, W> Route<A, W> {
 
 /// The binaries of deployed functions do not contain the descriptions of their routes.
 #[cfg(not(feature = "openapi"))]
-impl<A, W> Route<A, W> {
+impl<A, W, R> Route<A, W, R> {
     pub fn summary(self, _: &'static str) -> Self {
         self
     }

@@ -19,7 +19,7 @@ use super::{
     },
 };
 use crate::{
-    audit::{self, Action, Change, Entry, TargetKind, initial},
+    audit::{self, Action, Change, Entry, Recorder, TargetKind, initial},
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -54,8 +54,8 @@ pub struct Erasure<'a> {
 
 impl Erasure<'_> {
     /// Erases one delivery, as [`Log::erase`] does.
-    pub async fn of_one(self, id: DeliveryId, failures: &JobFailures) -> Result<Erased> {
-        self.record(TargetKind::Delivery, &id, []).await?;
+    pub async fn of_one(self, recorder: &Recorder, id: DeliveryId, failures: &JobFailures) -> Result<Erased> {
+        self.record(recorder, TargetKind::Delivery, &id, []).await?;
         self.erase(vec![id], false, None, failures).await
     }
 
@@ -63,8 +63,14 @@ impl Erasure<'_> {
     ///
     /// # Errors
     /// One of them is pending, or a client has a lease of it.
-    pub async fn of_job(self, job_id: String, cursor: Option<Cursor>, failures: &JobFailures) -> Result<Erased> {
-        self.record(TargetKind::Job, &job_id, []).await?;
+    pub async fn of_job(
+        self,
+        recorder: &Recorder,
+        job_id: String,
+        cursor: Option<Cursor>,
+        failures: &JobFailures,
+    ) -> Result<Erased> {
+        self.record(recorder, TargetKind::Job, &job_id, []).await?;
         let now = self.now;
         let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
@@ -84,6 +90,7 @@ impl Erasure<'_> {
     /// been interrupted, and is repeated.
     pub async fn of_period(
         self,
+        recorder: &Recorder,
         endpoint: Option<EndpointId>,
         since: Option<Timestamp>,
         until: Option<Timestamp>,
@@ -93,8 +100,8 @@ impl Erasure<'_> {
         let changes = [since.map(|since| initial("since", since)), until.map(|until| initial("until", until))];
         let changes = changes.into_iter().flatten();
         match endpoint {
-            Some(endpoint) => self.record(TargetKind::Endpoint, &endpoint, changes).await?,
-            None => self.record(TargetKind::Organization, self.tenant, changes).await?,
+            Some(endpoint) => self.record(recorder, TargetKind::Endpoint, &endpoint, changes).await?,
+            None => self.record(recorder, TargetKind::Organization, self.tenant, changes).await?,
         }
         let filter = Filter { since, until, ..Filter::default() };
         let is_wanted = |delivery: &Delivery| {
@@ -137,12 +144,13 @@ impl Erasure<'_> {
     /// for a later page is recorded, too: anyone can pass a cursor to their first call.
     async fn record(
         self,
+        recorder: &Recorder,
         kind: TargetKind,
         id: &impl ToString,
         changes: impl IntoIterator<Item = Change>,
     ) -> Result<()> {
         let target = audit::target(kind, id.to_string(), None);
-        self.log.record_erasure(Entry::new(Action::ErasureRequested, self.tenant, target).with(changes)).await
+        self.log.record_erasure(recorder, Entry::new(Action::ErasureRequested, self.tenant, target).with(changes)).await
     }
 
     /// Finds deliveries until there are no more, or the time or the number is reached.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{attempts::Attempts, invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
@@ -42,9 +42,9 @@ fn route() -> Route<App, NoCallers> {
         ])
 }
 
-async fn handle(app: Arc<App>, call: Call<()>, invitee: Invitee) -> Result<WithCookies<SignedUp>> {
+async fn handle(app: Arc<App>, call: Call<(), Recorder>, invitee: Invitee) -> Result<WithCookies<SignedUp>> {
     let slug = invitee.slug.clone();
-    let new = app.invitations.join(invitee, call.device(), &app.hasher).await?;
+    let new = app.invitations.join(&call.recorder, invitee, call.device(), &app.hasher).await?;
     new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::invitations::links::InvitationLinks,
     application::moving::Moving,
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
@@ -69,12 +69,14 @@ pub struct Output {
     organization_slug: Slug,
 }
 
-async fn handle(app: Arc<App>, call: Call<SignedIn>, Input { link, may_end }: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<SignedIn, Recorder>, Input { link, may_end }: Input) -> Result<Output> {
     let user = &call.caller.user;
     user.check_verified()?;
     // The organization is read before the move: a failure afterwards would look as if the user had not moved.
     let (_, organization) = app.links.find(link.invitation, &link.slug).await?;
-    app.moving.accept(user, link.invitation, may_end, &call.device(), &call.base, Timestamp::now()).await?;
+    app.moving
+        .accept(&call.recorder, user, link.invitation, may_end, &call.device(), &call.base, Timestamp::now())
+        .await?;
     Ok(Output {
         organization_id: organization.id,
         organization_name: organization.name,

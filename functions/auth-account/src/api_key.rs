@@ -17,7 +17,7 @@ use common::{
         api_keys::{IssuedKey, KeyRecord, NewKey, PREFIX},
         permissions::{KeyKind, Permissions, Scope},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
     id::{KeyId, TenantId, UserId},
@@ -159,10 +159,10 @@ impl Which {
     }
 }
 
-async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
+async fn issue(app: Arc<App>, call: Call<SignedIn, Recorder>, input: New) -> Result<Issued> {
     let user = &call.caller.user;
     check_own(&user.organization, input.organization.as_ref())?;
-    let issued = app.keys.issue(&app.users, user, input.key, Timestamp::now()).await?;
+    let issued = app.keys.issue(&call.recorder, &app.users, user, input.key, Timestamp::now()).await?;
     app.alerts.key_created(user, &issued, &call.device(), &call.base).await;
     let expires_at = issued.expires_at();
     let IssuedKey { id, key, created_at, new: NewKey { name, permissions, .. } } = issued;
@@ -190,12 +190,12 @@ async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Ve
     Ok(managed.into_iter().map(|key| shown(key, &names)).collect())
 }
 
-async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
+async fn revoke(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Success> {
     let caller = &call.caller;
     if caller.key().is_none_or(|key| key.key != input.key) {
         caller.check_scope(Scope::MembersWrite)?;
     }
-    app.keys.revoke(&caller.organization, caller.manages_keys_of(), input.key).await?;
+    app.keys.revoke(&call.recorder, &caller.organization, caller.manages_keys_of(), input.key).await?;
     Ok(Success::DONE)
 }
 

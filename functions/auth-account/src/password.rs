@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::account::User;
 use common::{
     accounts::password::{Guess, Password},
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
     timestamp::Timestamp,
@@ -46,10 +46,10 @@ struct Changed {
     user: User,
 }
 
-async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Result<WithCookies<Changed>> {
+async fn replace(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Passwords) -> Result<WithCookies<Changed>> {
     let (user, now) = (call.caller.user.clone(), Timestamp::now());
     let device = call.device();
-    let token = app.sign_ins.change_password(&user, input.current, input.new, &device, now).await?;
+    let token = app.sign_ins.change_password(&call.recorder, &user, input.current, input.new, &device, now).await?;
     app.alerts.password_changed(&user, &device, &call.base, now).await;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Changed { token: token.reveal().to_owned(), user: user.into() }, cookies })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::account::Status;
 use common::{
     accounts::email::Email,
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn},
     issue::{Issue, Problem},
@@ -64,16 +64,16 @@ impl NewEmail {
     }
 }
 
-async fn rename(app: Arc<App>, call: Call<SignedIn>, input: NewName) -> Result<Status> {
-    app.users.rename(&call.caller.user, &input.name).await?;
+async fn rename(app: Arc<App>, call: Call<SignedIn, Recorder>, input: NewName) -> Result<Status> {
+    app.users.rename(&call.recorder, &call.caller.user, &input.name).await?;
     Ok(Status::DONE)
 }
 
-async fn change(app: Arc<App>, call: Call<SignedIn>, input: NewEmail) -> Result<Status> {
+async fn change(app: Arc<App>, call: Call<SignedIn, Recorder>, input: NewEmail) -> Result<Status> {
     let (SignedIn { user, session }, email, now) = (&call.caller, input.email, Timestamp::now());
     if email == user.email {
         let Problem { code, message } = Problem::format("Is your address already");
         return Err(Error::Invalid(vec![Issue { code, path: vec!["newEmail".to_owned()], message }]));
     }
-    app.email_changes.request(user, session, &email, &call.base, now).await.map(|()| Status::DONE)
+    app.email_changes.request(&call.recorder, user, session, &email, &call.base, now).await.map(|()| Status::DONE)
 }

@@ -14,7 +14,7 @@ use common::{
         token::Token,
         users::Users,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire, cookies::cookie_header},
@@ -67,7 +67,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<CliLogin> {
+async fn handle(app: Arc<App>, call: Call<(), Recorder>, input: Input) -> Result<CliLogin> {
     let now = Timestamp::now();
     let Some(login) = app.logins.find(input.id, &input.secret, now).await? else { return Ok(CliLogin::Expired) };
     app.attempts.count(CLI_LOGIN_POLL, &login.id.to_string(), now).await?;
@@ -77,7 +77,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<CliLogin>
     if !user.email_verified {
         return Ok(CliLogin::Pending);
     }
-    let taken = app.logins.take(&login, &app.users, &user, &call.device(), now).await?;
+    let taken = app.logins.take(&call.recorder, &login, &app.users, &user, &call.device(), now).await?;
     let Some((session, token)) = taken else { return Ok(CliLogin::Expired) };
     app.alerts.client_signed_in(&user, &login, &call.base, now).await;
     Ok(CliLogin::Approved {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::account::Status;
 use common::{
     accounts::{email::Email, password::Password, token::Token},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
@@ -91,11 +91,10 @@ async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Reques
     Ok(Requested { status: true, message: "If this address has an account, we sent it an email with a link" })
 }
 
-async fn choose(app: Arc<App>, call: Call<()>, input: Reset) -> Result<Status> {
+async fn choose(app: Arc<App>, call: Call<(), Recorder>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
-    app.resets
-        .reset(&user, &token, input.new, app.sign_ins.hasher(), &app.keys, &app.organizations, &call.base)
-        .await?;
+    let new = app.sign_ins.hasher().hash(input.new).await?;
+    app.resets.reset(&call.recorder, &user, &token, &new, &app.keys, &app.organizations, &call.base).await?;
     Ok(Status::DONE)
 }

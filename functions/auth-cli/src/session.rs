@@ -12,7 +12,7 @@ use common::{
         sessions::{IdOrToken, Session},
         sign_in::SignIn,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{
         self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
@@ -207,18 +207,24 @@ impl From<Session> for Listed {
     }
 }
 
-async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<SignedInOrNot>> {
-    Ok(match app.sign_ins.sign_in(&input.address, input.password, &call.device(), Timestamp::now()).await? {
-        SignIn::Done(user, token) => {
-            let body = Started { token: token.reveal().to_owned(), user: (*user).into() };
-            let cookies = vec![session_cookie(&call.base, &token)];
-            WithCookies { body: SignedInOrNot::Started(body), cookies }
-        }
-        SignIn::NeedsCode(pending) => {
-            let body = NeedsCode { two_factor_redirect: true, two_factor_methods: ["totp"] };
-            WithCookies { body: SignedInOrNot::NeedsCode(body), cookies: pending_cookies(&call.base, &pending) }
-        }
-    })
+async fn start(app: Arc<App>, call: Call<(), Recorder>, input: Credentials) -> Result<WithCookies<SignedInOrNot>> {
+    Ok(
+        match app
+            .sign_ins
+            .sign_in(&call.recorder, &input.address, input.password, &call.device(), Timestamp::now())
+            .await?
+        {
+            SignIn::Done(user, token) => {
+                let body = Started { token: token.reveal().to_owned(), user: (*user).into() };
+                let cookies = vec![session_cookie(&call.base, &token)];
+                WithCookies { body: SignedInOrNot::Started(body), cookies }
+            }
+            SignIn::NeedsCode(pending) => {
+                let body = NeedsCode { two_factor_redirect: true, two_factor_methods: ["totp"] };
+                WithCookies { body: SignedInOrNot::NeedsCode(body), cookies: pending_cookies(&call.base, &pending) }
+            }
+        },
+    )
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
@@ -234,9 +240,9 @@ async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<C
     }))
 }
 
-async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Success>> {
+async fn end(app: Arc<App>, call: Call<(), Recorder>, (): ()) -> Result<WithCookies<Success>> {
     if let Some(token) = call.session() {
-        app.sessions.end(&token, Timestamp::now()).await?;
+        app.sessions.end(&call.recorder, &token, Timestamp::now()).await?;
     }
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }
@@ -246,18 +252,18 @@ async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Lis
     Ok(sessions.into_iter().map(Listed::from).collect())
 }
 
-async fn end_one(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Status> {
-    app.sessions.revoke(&call.caller.user, &input.session).await?;
+async fn end_one(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Which) -> Result<Status> {
+    app.sessions.revoke(&call.recorder, &call.caller.user, &input.session).await?;
     Ok(Status::DONE)
 }
 
-async fn end_others(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Status> {
+async fn end_others(app: Arc<App>, call: Call<SignedIn, Recorder>, (): ()) -> Result<Status> {
     let SignedIn { user, session } = call.caller;
-    app.sessions.revoke_others(&user, &session).await?;
+    app.sessions.revoke_others(&call.recorder, &user, &session).await?;
     Ok(Status::DONE)
 }
 
-async fn end_all(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<WithCookies<Status>> {
-    app.sessions.revoke_all(&call.caller.user).await?;
+async fn end_all(app: Arc<App>, call: Call<SignedIn, Recorder>, (): ()) -> Result<WithCookies<Status>> {
+    app.sessions.revoke_all(&call.recorder, &call.caller.user).await?;
     Ok(WithCookies { body: Status::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }

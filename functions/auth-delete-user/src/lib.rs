@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{password::Guess, sign_in::SignIns},
     application::deletion::Deletions,
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{
@@ -75,8 +75,8 @@ pub struct Output {
     message: &'static str,
 }
 
-async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<WithCookies<Output>> {
-    app.deletions.delete(&call.caller.user, &app.sign_ins, input.password, Timestamp::now()).await?;
+async fn handle(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Input) -> Result<WithCookies<Output>> {
+    app.deletions.delete(&call.recorder, &call.caller.user, &app.sign_ins, input.password, Timestamp::now()).await?;
     let body = Output { success: true, message: "User deleted" };
     Ok(WithCookies { body, cookies: vec![cleared_cookie(&call.base)] })
 }

@@ -13,7 +13,7 @@ use common::{
         permissions::Scope,
         users::{Role, parse_role},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route},
     id::{InvitationId, TenantId},
@@ -118,11 +118,11 @@ impl Which {
     }
 }
 
-async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<Invitation> {
+async fn send(app: Arc<App>, call: Call<Caller, Recorder>, input: New) -> Result<Invitation> {
     let (inviter, New { email, role, organization }) = (call.caller.user()?, input);
     check_manages(inviter, organization.as_ref())?;
     check_may_give(&call.caller, role)?;
-    Ok(shown(app.inviting.invite(inviter, &email, role, &call.base).await?))
+    Ok(shown(app.inviting.invite(&call.recorder, inviter, &email, role, &call.base).await?))
 }
 
 async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Invitation>> {
@@ -133,10 +133,10 @@ async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Resul
     Ok(shown_to(&call.caller, invited))
 }
 
-async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Invitation> {
+async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Invitation> {
     let owner = call.caller.user()?;
     check_manages(owner, None)?;
-    Ok(shown(app.invitations.cancel(owner, input.invitation).await?))
+    Ok(shown(app.invitations.cancel(&call.recorder, owner, input.invitation).await?))
 }
 
 /// Returns the invitations that a caller may see. An invitation's id is enough to sign up, so a key sees only the

@@ -13,7 +13,7 @@ use common::{
         permissions::Scope,
         users::{Role, parse_role},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
@@ -207,26 +207,27 @@ async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveR
     Ok(ActiveRole { role })
 }
 
-async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<Member> {
+async fn change_role(app: Arc<App>, call: Call<Caller, Recorder>, input: NewRole) -> Result<Member> {
     let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     check_may_give(&call.caller, input.role)?;
-    let changed = app.members.change_role(owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
+    let changed =
+        app.members.change_role(&call.recorder, owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
     Ok(changed.into())
 }
 
-async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
+async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Removed> {
     let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     let organization = app.organizations.get(&owner.organization).await?;
-    let member = app.departures.remove(owner, &input.member).await?;
+    let member = app.departures.remove(&call.recorder, owner, &input.member).await?;
     app.alerts.removed(owner, &member.user, &organization, Timestamp::now()).await;
     Ok(Removed { member: member.into() })
 }
 
-async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<Member>> {
+async fn go(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Own) -> Result<WithCookies<Member>> {
     let user = &call.caller.user;
     check(&user.organization, input.organization.as_ref())?;
-    let member = app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
+    let member = app.departures.remove(&call.recorder, user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
 }

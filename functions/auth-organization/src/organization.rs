@@ -9,7 +9,7 @@ use api::{
 };
 use common::{
     accounts::{organizations::Organization, permissions::Scope},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, MOST_LISTED, Rejected, Route, read_limit},
     id::TenantId,
@@ -123,10 +123,10 @@ async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<acc
     if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
 }
 
-async fn rename(app: Arc<App>, call: Call<Caller>, input: NewName) -> Result<account::Organization> {
+async fn rename(app: Arc<App>, call: Call<Caller, Recorder>, input: NewName) -> Result<account::Organization> {
     let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
-    Ok(app.organizations.rename(&app.users, owner, &input.name).await?.into())
+    Ok(app.organizations.rename(&call.recorder, &app.users, owner, &input.name).await?.into())
 }
 
 async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullView> {

@@ -15,7 +15,7 @@ use common::{
         organizations::Organization,
         users::Role,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{Call, Fault, Fields, Reason, Rejected, Route, Session, SignedIn},
     id::{InvitationId, TenantId, UserId},
@@ -191,13 +191,16 @@ async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Rec
     Ok(received.into_iter().map(|(invited, organization)| shown_to_recipient(invited, organization)).collect())
 }
 
-async fn join(app: Arc<App>, call: Call<SignedIn>, input: Acceptance) -> Result<Accepted> {
+async fn join(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Acceptance) -> Result<Accepted> {
     let (user, now) = (&call.caller.user, Timestamp::now());
-    let moved = app.moving.accept(user, input.invitation, input.may_end, &call.device(), &call.base, now).await?;
+    let moved = app
+        .moving
+        .accept(&call.recorder, user, input.invitation, input.may_end, &call.device(), &call.base, now)
+        .await?;
     Ok(Accepted { invitation: shown(moved.invited), member: moved.member.into() })
 }
 
-async fn decline(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Declined> {
-    let invited = app.invitations.reject(&call.caller.user, input.invitation).await?;
+async fn decline(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Which) -> Result<Declined> {
+    let invited = app.invitations.reject(&call.recorder, &call.caller.user, input.invitation).await?;
     Ok(Declined { invitation: shown(invited), member: None })
 }

@@ -9,7 +9,7 @@ use common::{
         password::Hasher,
         signup::{Accounts, Founder},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
@@ -43,9 +43,9 @@ fn route() -> Route<App, NoCallers> {
         .faults(&[Fault::Conflict(Reason::SlugTaken), Fault::Conflict(Reason::EmailTaken)])
 }
 
-async fn handle(app: Arc<App>, call: Call<()>, founder: Founder) -> Result<WithCookies<SignedUp>> {
+async fn handle(app: Arc<App>, call: Call<(), Recorder>, founder: Founder) -> Result<WithCookies<SignedUp>> {
     let slug = founder.organization_slug.clone();
-    let new = app.accounts.found(founder, call.device(), &app.hasher).await?;
+    let new = app.accounts.found(&call.recorder, founder, call.device(), &app.hasher).await?;
     new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use common::{
     accounts::organizations::Organizations,
     application::idempotency::Calls,
+    audit::Recorder,
     error::Result,
     id::{RecoveryId, TenantId},
     presentation::console::Console,
@@ -55,9 +56,14 @@ impl App {
     }
 
     /// Starts a recovery, which begins at once.
-    pub(crate) async fn recover(&self, tenant: &TenantId, selection: &Selection) -> Result<RecoveryId> {
+    pub(crate) async fn recover(
+        &self,
+        recorder: &Recorder,
+        tenant: &TenantId,
+        selection: &Selection,
+    ) -> Result<RecoveryId> {
         let now = Timestamp::now();
-        let id = self.log.start_recovery(tenant, selection, |_| Ok(None), now).await?;
+        let id = self.log.start_recovery(recorder, tenant, selection, |_| Ok(None), now).await?;
         self.recoveries.begin(tenant, id, now).await;
         Ok(id)
     }

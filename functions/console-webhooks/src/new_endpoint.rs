@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::users::User,
     application::idempotency::{Answer, Hash, IdempotencyKey},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
@@ -84,9 +84,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
-async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+async fn create(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let tenant = &call.caller.organization;
-    match store(&app, tenant, &form).await {
+    match store(&app, &call.recorder, tenant, &form).await {
         Ok(created) => Ok(page(&app, &call, &created).await?.into()),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
@@ -97,7 +97,7 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     }
 }
 
-async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
+async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &Typed) -> Result<Created> {
     let Settings { url, headers, options } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
@@ -117,7 +117,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         let secret = endpoint.signing_secret.reveal().to_owned();
         let created = Created { id: endpoint.id.to_string(), secret, is_pull: kind(form) == Kind::Pull };
         let marker = once.marker(&created)?;
-        app.endpoints.create(tenant, &endpoint, app.limit, marker.as_ref()).await?;
+        app.endpoints.create(recorder, tenant, &endpoint, app.limit, marker.as_ref()).await?;
         Ok(created)
     };
     match once.answer(create).await? {
@@ -156,7 +156,7 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
     Ok(Page::new("Add endpoint", content).refused(error).within(console))
 }
 
-async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
+async fn page(app: &App, call: &Call<User, Recorder>, created: &Created) -> Result<Page> {
     let console = app.console(&call.caller.organization, "/console").await?;
     let link = format!("/console/endpoints/{}", visible(&created.id));
     let secret = SigningSecret::parse(&created.secret);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
@@ -172,13 +172,13 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     Ok(Page::new(format!("{button}?"), content).within(console))
 }
 
-async fn recover(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+async fn recover(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let started = async {
         let since = form.read(|fields| fields.text("since", moment))?;
         let selection =
             Selection { endpoint: None, time: since..now, status: Missed::Failed, outcome: None, workflow: None };
-        app.recover(tenant, &selection).await
+        app.recover(&call.recorder, tenant, &selection).await
     };
     match started.await {
         Ok(id) => Ok(Reply::Redirect { to: format!("{PATH}?id={id}"), cookies: Vec::new() }),

@@ -11,7 +11,7 @@ use common::{
         sessions::{IdOrToken, Session},
         users::User,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{
         Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
@@ -95,7 +95,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => verify(&app, &call, HERE).await,
         "name" => rename(&app, &call, &form).await,
@@ -113,7 +113,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
 
 /// Sends the confirmation email again and returns to the page `here`. The limit is shared with emails requested through
 /// the API.
-pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Result<Reply> {
+pub(crate) async fn verify(app: &App, call: &Call<SignedIn, Recorder>, here: &str) -> Result<Reply> {
     let user = &call.caller.user;
     if user.email_verified {
         return Ok(go_on(here, "confirmed"));
@@ -122,57 +122,57 @@ pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Resu
     Ok(go_on(here, "mailed"))
 }
 
-async fn rename(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn rename(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let name = form.read(|fields| fields.text("name", Name::parse))?;
-    app.users.rename(&call.caller.user, &name).await?;
+    app.users.rename(&call.recorder, &call.caller.user, &name).await?;
     Ok(go_on(HERE, "named"))
 }
 
-async fn change_email(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let SignedIn { user, session } = &call.caller;
     let other = |text: &str| match Email::parse(text)? {
         email if email == user.email => Err(vec![Problem::format("Is your address already")]),
         email => Ok(email),
     };
     let email = form.read(|fields| fields.text("newEmail", other))?;
-    app.email_changes.request(user, session, &email, &call.base, Timestamp::now()).await?;
+    app.email_changes.request(&call.recorder, user, session, &email, &call.base, Timestamp::now()).await?;
     Ok(go_on(HERE, "asked"))
 }
 
-async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (current, new) = form.read(|fields| {
         let current = fields.text("currentPassword", |text| Ok(Guess::new(text)));
         let new = fields.text("newPassword", Password::parse);
         Ok((current?, new?))
     })?;
     let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
-    let token = app.sign_ins.change_password(user, current, new, &device, now).await?;
+    let token = app.sign_ins.change_password(&call.recorder, user, current, new, &device, now).await?;
     app.alerts.password_changed(user, &device, &call.base, now).await;
     Ok(Reply::Redirect { to: format!("{HERE}?did=password"), cookies: vec![session_cookie(&call.base, &token)] })
 }
 
-async fn end_session(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn end_session(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let session = form.read(|fields| fields.text("session", IdOrToken::parse))?;
-    app.sessions.revoke(&call.caller.user, &session).await?;
+    app.sessions.revoke(&call.recorder, &call.caller.user, &session).await?;
     Ok(go_on(HERE, "ended"))
 }
 
-async fn end_others(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
-    app.sessions.revoke_others(&call.caller.user, &call.caller.session).await?;
+async fn end_others(app: &App, call: &Call<SignedIn, Recorder>) -> Result<Reply> {
+    app.sessions.revoke_others(&call.recorder, &call.caller.user, &call.caller.session).await?;
     Ok(go_on(HERE, "others"))
 }
 
-async fn leave(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let password = confirmed(form)?;
     let user = &call.caller.user;
     app.sign_ins.confirm(user, password, Timestamp::now()).await?;
-    app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
+    app.departures.remove(&call.recorder, user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(gone(call))
 }
 
-async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn delete(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let password = confirmed(form)?;
-    app.deletions.delete(&call.caller.user, &app.sign_ins, password, Timestamp::now()).await?;
+    app.deletions.delete(&call.recorder, &call.caller.user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(gone(call))
 }
 
@@ -186,7 +186,7 @@ fn confirmed(form: &Typed) -> Result<Guess> {
 }
 
 /// Redirects to the sign-in page: the account no longer exists.
-fn gone(call: &Call<SignedIn>) -> Reply {
+fn gone(call: &Call<SignedIn, Recorder>) -> Reply {
     Reply::Redirect { to: "/signin?did=gone".to_owned(), cookies: vec![cleared_cookie(&call.base)] }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{consent::Recipient, organizations::Organization},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, Public, Route, Typed,
@@ -81,10 +81,10 @@ async fn ask(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     Ok(Page::new("Choose emails", content))
 }
 
-async fn answer(app: Arc<App>, _: Call<()>, form: Typed) -> Result<Page> {
+async fn answer(app: Arc<App>, call: Call<(), Recorder>, form: Typed) -> Result<Page> {
     let Some((recipient, organization)) = find(&app, &form).await? else { return Ok(bad_link()) };
     let agrees = form.get("action") == AGREE;
-    app.consents.set(&recipient, &organization, agrees, Timestamp::now()).await?;
+    app.consents.set(&call.recorder, &recipient, &organization, agrees, Timestamp::now()).await?;
     let names = names(&recipient, &organization);
     let content = html! {
         @if agrees {

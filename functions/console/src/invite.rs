@@ -10,7 +10,7 @@ use common::{
         token::Token,
         users::User,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
@@ -101,10 +101,10 @@ async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Resul
     page(&app, call.caller.as_ref(), &link, None).await
 }
 
-async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
     let done = match (form.get("action"), &call.caller) {
         ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
-        ("decline", Some(visitor)) => decline(&app, &visitor.user, &form).await,
+        ("decline", Some(visitor)) => decline(&app, &call.recorder, &visitor.user, &form).await,
         // The session ended after the page was opened.
         ("join" | "decline", None) => Ok(page(&app, None, &form, None).await?.into()),
         _ => sign_up(&app, &call, &form).await,
@@ -116,16 +116,16 @@ async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result
     }
 }
 
-async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
     let invitee = form.read(sign_up::invitee)?;
-    let new = app.invitations.join(invitee, call.device(), app.sign_ins.hasher()).await?;
+    let new = app.invitations.join(&call.recorder, invitee, call.device(), app.sign_ins.hasher()).await?;
     new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
     let to = if new.user.email_verified { "/console" } else { "/console/welcome" };
     Ok(Reply::Redirect { to: to.to_owned(), cookies: vec![session_cookie(&call.base, &new.session_token)] })
 }
 
 /// Moves the account of `user`. If this deletes their organization, a second page asks for confirmation.
-async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Typed) -> Result<Reply> {
+async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, form: &Typed) -> Result<Reply> {
     let from = app.organizations.get(&user.organization).await?;
     if from.slug.as_str() == form.get("tenantSlug") {
         // The form was submitted twice, and the first submission moved the account.
@@ -150,13 +150,13 @@ async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Type
         Ok(_) => {}
     }
     let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
-    app.moving.accept(user, id, may_end, &call.device(), &call.base, Timestamp::now()).await?;
+    app.moving.accept(&call.recorder, user, id, may_end, &call.device(), &call.base, Timestamp::now()).await?;
     Ok(go_on("/console/team", "joined"))
 }
 
-async fn decline(app: &App, user: &User, form: &Typed) -> Result<Reply> {
+async fn decline(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {
     let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
-    app.invitations.reject(user, id).await?;
+    app.invitations.reject(recorder, user, id).await?;
     let content = html! {
         p { "The invitation can no longer be accepted. You stay in your organization." }
         p { a .button href="/console" { "Open the console" } }

@@ -14,7 +14,7 @@ use common::{
         permissions::{KeyKind, Permissions, Scope},
         users::{Role, User},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
@@ -113,11 +113,11 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let user = &call.caller.user;
     let done = match form.get("action") {
         "issue" => issue(&app, &call, &form).await,
-        "delete" => delete(&app, user, &form).await,
+        "delete" => delete(&app, &call.recorder, user, &form).await,
         _ => Err(NO_FORM),
     };
     let Err(error) = done else { return done };
@@ -125,7 +125,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
 }
 
 /// Issues a key and shows it. The form has an id, so reloading the page does not issue a second key.
-async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;
     let key = form.read(|fields| {
@@ -141,7 +141,7 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
         Err(Error::TooMany { .. }) => return Ok(go_on(HERE, "known")),
         counted => counted?,
     }
-    let issued = app.keys.issue(&app.users, user, key, now).await?;
+    let issued = app.keys.issue(&call.recorder, &app.users, user, key, now).await?;
     app.alerts.key_created(user, &issued, &call.device(), &call.base).await;
     Ok(new_key(&call.base, &issued).within(console(app, user, HERE).await?).into())
 }
@@ -162,9 +162,9 @@ fn chosen(form: &Typed) -> Result<Option<BTreeSet<Scope>>, Problem> {
     }
 }
 
-async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
+async fn delete(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {
     let key = form.read(|fields| fields.text("keyId", KeyId::parse))?;
-    app.keys.revoke(&user.organization, user.manages_keys_of(), key).await?;
+    app.keys.revoke(recorder, &user.organization, user.manages_keys_of(), key).await?;
     Ok(go_on(HERE, "deleted"))
 }
 

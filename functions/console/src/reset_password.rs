@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{api_keys::KeyRecord, email::Email, password::Password, token::Token, users::User},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, Fault, Public, Route, Typed,
@@ -53,7 +53,7 @@ async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     }
 }
 
-async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
+async fn fill_in(app: Arc<App>, call: Call<(), Recorder>, form: Typed) -> Result<Page> {
     if !form.has("token") {
         return request(&app, &call, &form).await;
     }
@@ -65,14 +65,14 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
         Ok(new) => new,
         Err(error) => return Ok(choose(&token, Some(error))),
     };
-    let hasher = app.sign_ins.hasher();
-    match app.resets.reset(&user, &token, new, hasher, &app.keys, &app.organizations, &call.base).await {
+    let new = app.sign_ins.hasher().hash(new).await?;
+    match app.resets.reset(&call.recorder, &user, &token, &new, &app.keys, &app.organizations, &call.base).await {
         Ok(kept) => Ok(changed(&kept)),
         Err(error) => bad_link(error),
     }
 }
 
-async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
+async fn request(app: &App, call: &Call<(), Recorder>, form: &Typed) -> Result<Page> {
     let requested = async {
         let email = form.read(|fields| fields.text("email", Email::parse))?;
         app.resets.request(&email, call.client, &call.base, Timestamp::now()).await

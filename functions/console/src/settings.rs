@@ -10,7 +10,7 @@ use common::{
         suppressions::Cause,
         users::{Role, User},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
     http::{
@@ -83,12 +83,12 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
-        RESUME => resume(&app, &call.caller, &call.base).await.map(|()| "resumed"),
-        RENAME => rename(&app, &call.caller, &form).await.map(|()| "renamed"),
-        REQUIRE => require(&app, &call.caller, &form, &call.base).await.map(|()| "required"),
-        _ => save(&app, &call.caller, &form, &call.base).await.map(|()| "saved"),
+        RESUME => resume(&app, &call.recorder, &call.caller, &call.base).await.map(|()| "resumed"),
+        RENAME => rename(&app, &call.recorder, &call.caller, &form).await.map(|()| "renamed"),
+        REQUIRE => require(&app, &call.recorder, &call.caller, &form, &call.base).await.map(|()| "required"),
+        _ => save(&app, &call.recorder, &call.caller, &form, &call.base).await.map(|()| "saved"),
     };
     match done {
         Ok(did) => Ok(go_on(HERE, did)),
@@ -96,7 +96,7 @@ async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     }
 }
 
-async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+async fn save(app: &App, recorder: &Recorder, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
     let current = app.organizations.get(&user.organization).await?.debug_notification_email;
     let change = form.read(|fields| {
         let address = fields.text("debugNotificationEmail", Email::parse);
@@ -110,30 +110,30 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         })
     })?;
     user.check_owner()?;
-    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
+    app.settings.change(recorder, &user.organization, Some(user), change, base).await.map(drop)
 }
 
 /// Agrees to emails to the user's own address again.
-async fn resume(app: &App, user: &User, base: &BaseUrl) -> Result<()> {
+async fn resume(app: &App, recorder: &Recorder, user: &User, base: &BaseUrl) -> Result<()> {
     user.check_owner()?;
     let change = SettingsChange { debug_notification_email: Some(user.email.clone()), ..Default::default() };
-    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
+    app.settings.change(recorder, &user.organization, Some(user), change, base).await.map(drop)
 }
 
-async fn rename(app: &App, user: &User, form: &Typed) -> Result<()> {
+async fn rename(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<()> {
     user.check_manages()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
-    app.organizations.rename(&app.users, user, &name).await.map(drop)
+    app.organizations.rename(recorder, &app.users, user, &name).await.map(drop)
 }
 
-async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+async fn require(app: &App, recorder: &Recorder, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
     let is_off = form.read(|fields| fields.text("requireTwoFactor", is_off))?;
     user.check_owner()?;
     if !user.has_two_factor {
         return Err(Error::Forbidden(Refusal::TwoFactorRequired));
     }
     let change = SettingsChange { require_two_factor: Some(!is_off), ..Default::default() };
-    app.settings.change(&user.organization, Some(user), change, base).await.map(drop)
+    app.settings.change(recorder, &user.organization, Some(user), change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {

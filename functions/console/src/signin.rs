@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{cli_logins::CliLogin, password::Guess, sign_in::SignIn, token::Token, two_factor::Entered},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
@@ -115,7 +115,7 @@ async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Resul
     page(&app, &call, &link).await
 }
 
-async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
     match form.get("action") {
         "code" => enter(&app, &call, &form, Entered::Code(form.get("code"))).await,
         "backup-code" => enter(&app, &call, &form, Entered::BackupCode(form.get("backupCode"))).await,
@@ -127,7 +127,7 @@ async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result
     }
 }
 
-async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<Page> {
+async fn page<R>(app: &App, call: &Call<Option<SignedIn>, R>, link: &Typed) -> Result<Page> {
     let login = match request(link) {
         None => None,
         Some(request) => match find(app, request).await {
@@ -145,9 +145,9 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     })
 }
 
-async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+async fn sign_in(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
-    match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
+    match app.sign_ins.sign_in(&call.recorder, address, password, &call.device(), Timestamp::now()).await {
         Ok(SignIn::Done(_, token)) => Ok(started(form, vec![session_cookie(&call.base, &token)])),
         Ok(SignIn::NeedsCode(pending)) => Ok(Reply::page(code_form(form, None), pending_cookies(&call.base, &pending))),
         Err(error) if error.is_ours() => Err(error),
@@ -156,10 +156,15 @@ async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
 }
 
 /// Finishes a sign-in with the second factor.
-async fn enter(app: &App, call: &Call<Option<SignedIn>>, form: &Typed, entered: Entered<'_>) -> Result<Reply> {
+async fn enter(
+    app: &App,
+    call: &Call<Option<SignedIn>, Recorder>,
+    form: &Typed,
+    entered: Entered<'_>,
+) -> Result<Reply> {
     let finished = async {
         let pending = call.pending_sign_in().ok_or(Error::TwoFactor(FactorProblem::NoSignIn))?;
-        app.two_factor.finish(&pending, entered, &call.device(), &call.base, Timestamp::now()).await
+        app.two_factor.finish(&call.recorder, &pending, entered, &call.device(), &call.base, Timestamp::now()).await
     };
     match finished.await {
         Ok((_, token)) => Ok(started(form, finished_cookies(&call.base, &token))),
@@ -179,13 +184,13 @@ fn started(form: &Typed, cookies: Vec<String>) -> Reply {
     }
 }
 
-async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
     let proposed = Slug::proposed(form.get("organizationName"));
     let form = &form.clone().or_value("organizationSlug", proposed.as_ref().map_or("", Slug::as_str));
     let founded = async {
         let founder = form.clone().or("debugNotificationEmail", "email").read(sign_up::founder);
         let founder = founder.map_err(|error| without_slug(form, without_default(form, error)))?;
-        app.accounts.found(founder, call.device(), app.sign_ins.hasher()).await
+        app.accounts.found(&call.recorder, founder, call.device(), app.sign_ins.hasher()).await
     };
     match founded.await {
         Ok(new) => {
@@ -217,9 +222,9 @@ fn without_slug(form: &Typed, mut error: Error) -> Error {
     error
 }
 
-async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+async fn sign_out(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
     if let Some(token) = call.session() {
-        app.sessions.end(&token, Timestamp::now()).await?;
+        app.sessions.end(&call.recorder, &token, Timestamp::now()).await?;
     }
     Ok(again(form, vec![cleared_cookie(&call.base)]))
 }
@@ -228,7 +233,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
 ///
 /// The checkbox prevents clickjacking: another site can place this page under the pointer of a user who is about to
 /// click, but cannot cause clicks on two different targets.
-async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
+async fn approve(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
     visitor.user.check_two_factor()?;
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
@@ -248,7 +253,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
 }
 
 /// Sends the visitor another email with a link that confirms their address, unless it is already confirmed.
-async fn verify(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
+async fn verify(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Page> {
     let Some(visitor) = call.caller.as_ref().filter(|visitor| !visitor.user.email_verified) else {
         return page(app, call, form).await;
     };

@@ -9,7 +9,7 @@ use common::{
         members::{Member, MemberIdOrEmail},
         users::{Role, User, parse_role},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
@@ -89,14 +89,14 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
 }
 
 /// The caller has a session, so they may make members owners, which an API key may not.
-async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
         (Err(error), _) => Err(error),
-        (Ok(()), "role") => change_role(&app, owner, &form).await,
-        (Ok(()), "remove") => remove(&app, owner, &form).await,
+        (Ok(()), "role") => change_role(&app, &call.recorder, owner, &form).await,
+        (Ok(()), "remove") => remove(&app, &call.recorder, owner, &form).await,
         (Ok(()), "invite") => invite(&app, &call, &form).await,
-        (Ok(()), "cancel") => cancel(&app, owner, &form).await,
+        (Ok(()), "cancel") => cancel(&app, &call.recorder, owner, &form).await,
         (Ok(()), _) => Err(NO_FORM),
     };
     match done {
@@ -105,37 +105,37 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-async fn change_role(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn change_role(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
     let (member, role) = form.read(|fields| {
         let member = fields.text("memberId", UserId::parse);
         let role = fields.text("role", parse_role);
         Ok((member?, role?))
     })?;
-    app.members.change_role(owner, &MemberIdOrEmail::Id(member), role).await?;
+    app.members.change_role(recorder, owner, &MemberIdOrEmail::Id(member), role).await?;
     Ok("role")
 }
 
-async fn remove(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn remove(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
     let member = form.read(|fields| fields.text("memberId", UserId::parse))?;
     let organization = app.organizations.get(&owner.organization).await?;
-    let removed = app.departures.remove(owner, &MemberIdOrEmail::Id(member)).await?;
+    let removed = app.departures.remove(recorder, owner, &MemberIdOrEmail::Id(member)).await?;
     app.alerts.removed(owner, &removed.user, &organization, Timestamp::now()).await;
     Ok("removed")
 }
 
-async fn invite(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<&'static str> {
+async fn invite(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<&'static str> {
     let (email, role) = form.read(|fields| {
         let email = fields.text("email", Email::parse);
         let role = fields.text("role", parse_role);
         Ok((email?, role?))
     })?;
-    app.inviting.invite(&call.caller.user, &email, role, &call.base).await?;
+    app.inviting.invite(&call.recorder, &call.caller.user, &email, role, &call.base).await?;
     Ok("invited")
 }
 
-async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn cancel(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
     let invitation = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
-    app.invitations.cancel(owner, invitation).await?;
+    app.invitations.cancel(recorder, owner, invitation).await?;
     Ok("canceled")
 }
 

@@ -11,7 +11,7 @@ use common::{
         two_factor::{BackupCodes, Enrollment, Entered, backup_codes::COUNT},
         users::User,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
@@ -77,7 +77,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "enable" => enable(&app, &call, &form).await,
         "verify" => verify(&app, &call, &form).await,
@@ -93,18 +93,21 @@ fn password(form: &Typed) -> Result<Guess> {
     form.read(|fields| fields.text("password", |text| Ok(Guess::new(text))))
 }
 
-async fn enable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn enable(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
     let enrollment = app.two_factor.enroll(user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(to_scan(&enrollment).into())
 }
 
 /// Enables the second factor. The backup codes are generated now, so the page can show them once they are valid.
-async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn verify(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (user, codes) = (&call.caller.user, BackupCodes::generate());
     let entered = Entered::Code(form.get("code"));
     let device = call.device();
-    let token = app.two_factor.verify(user, entered, Some(&codes), &device, &call.base, Timestamp::now()).await?;
+    let token = app
+        .two_factor
+        .verify(&call.recorder, user, entered, Some(&codes), &device, &call.base, Timestamp::now())
+        .await?;
     Ok(match token {
         Some(token) => {
             let page = new_codes("Two-factor authentication is enabled", &codes);
@@ -115,21 +118,22 @@ async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
     })
 }
 
-async fn renew(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn renew(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
     let (device, now) = (call.device(), Timestamp::now());
-    let codes = app.two_factor.renew_codes(user, &app.sign_ins, password, &device, &call.base, now).await?;
+    let codes =
+        app.two_factor.renew_codes(&call.recorder, user, &app.sign_ins, password, &device, &call.base, now).await?;
     Ok(new_codes("Your new backup codes", &codes).into())
 }
 
-async fn disable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn disable(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let password = form.read(|fields| {
         let password = fields.text("password", |text| Ok(Guess::new(text)));
         let sure = fields.text("sure", tick);
         sure.and(password)
     })?;
     let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
-    let token = app.two_factor.disable(user, &app.sign_ins, password, &device, &call.base, now).await?;
+    let token = app.two_factor.disable(&call.recorder, user, &app.sign_ins, password, &device, &call.base, now).await?;
     let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
     Ok(Reply::Redirect { to: format!("{HERE}?did=disabled"), cookies })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{email_change::Purpose, token::Token, verification::Link},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, Result},
     http::{
         Call, Fault, Public, Reply, Route, Typed,
@@ -57,7 +57,7 @@ pub(crate) fn submit(path: &'static str) -> Route<App> {
 }
 
 /// The address to redirect to after the confirmation, if it is trusted.
-fn callback(call: &Call<()>, link: &Typed) -> Option<Url> {
+fn callback<R>(call: &Call<(), R>, link: &Typed) -> Option<Url> {
     call.trusted_url(link.get("callbackURL"))
 }
 
@@ -92,9 +92,9 @@ async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> 
     Err(Error::ConfirmationRequired { page: format!("{}/verify-email", call.base) })
 }
 
-async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
+async fn confirm(app: Arc<App>, call: Call<(), Recorder>, link: Typed) -> Result<Reply> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link().into()) };
-    let user = match app.verifications.verify(&token, &app.organizations, Timestamp::now()).await {
+    let user = match app.verifications.verify(&call.recorder, &token, &app.organizations, Timestamp::now()).await {
         Ok(Link::Valid(user)) => user,
         Ok(Link::Used) => return Ok(used_link().into()),
         Ok(Link::Invalid) => return change(&app, &call, &token).await,
@@ -145,12 +145,15 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
 }
 
 /// Handles that page's button.
-async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
+async fn change(app: &App, call: &Call<(), Recorder>, token: &Token) -> Result<Reply> {
     let now = Timestamp::now();
     let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };
     let done = match link.purpose {
-        Purpose::Change => {
-            app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
+        Purpose::Change => app
+            .email_changes
+            .change(&call.recorder, token, &app.organizations, &call.device(), &call.base, now)
+            .await
+            .map(|link| {
                 link.map(|link| {
                     let content = html! {
                         p {
@@ -161,17 +164,18 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
                     };
                     Page::new("Your email address is changed", content).done().into()
                 })
-            })
-        }
-        Purpose::Undo => match app.email_changes.undo(token, &app.organizations, app.sign_ins.hasher(), now).await {
-            Ok(Some(user)) => {
-                let reset = app.resets.issue(&user, now).await?;
-                let to = format!("/reset-password?token={}", reset.reveal());
-                Ok(Some(Reply::Redirect { to, cookies: Vec::new() }))
+            }),
+        Purpose::Undo => {
+            match app.email_changes.undo(&call.recorder, token, &app.organizations, app.sign_ins.hasher(), now).await {
+                Ok(Some(user)) => {
+                    let reset = app.resets.issue(&user, now).await?;
+                    let to = format!("/reset-password?token={}", reset.reveal());
+                    Ok(Some(Reply::Redirect { to, cookies: Vec::new() }))
+                }
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
             }
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        },
+        }
     };
     match done {
         Ok(reply) => Ok(reply.unwrap_or_else(|| bad_link().into())),

@@ -9,7 +9,7 @@ use common::{
         email::Email,
         users::{Role, User},
     },
-    audit::Action,
+    audit::{Action, Recorder},
     error::Result,
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
@@ -71,7 +71,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply>
     Ok(page(&app, &call.caller.user, is_early, Sent::link(link)))
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => account::verify(&app, &call, HERE).await,
         REPLACE => replace(&app, &call, &form).await,
@@ -83,13 +83,13 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
 
 /// Sends the confirmation email to a different address. The response and its timing are the same whether or not that
 /// address has an account.
-async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;
     if user.email_verified || !user.chose_email {
         return Ok(go_on(HERE, "confirmed"));
     }
-    app.email_changes.request(user, &call.caller.session, &email, &call.base, now).await?;
+    app.email_changes.request(&call.recorder, user, &call.caller.session, &email, &call.base, now).await?;
     Ok(go_on(HERE, "replaced"))
 }
 

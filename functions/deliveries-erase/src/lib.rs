@@ -8,7 +8,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -126,14 +126,14 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Erased> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Erased> {
     let erasure =
         Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller.organization, now: Timestamp::now() };
     let erased = match input.what {
-        What::Delivery(id) => erasure.of_one(id, &app.failures).await?,
-        What::Job(job, cursor) => erasure.of_job(job, cursor, &app.failures).await?,
+        What::Delivery(id) => erasure.of_one(&call.recorder, id, &app.failures).await?,
+        What::Job(job, cursor) => erasure.of_job(&call.recorder, job, cursor, &app.failures).await?,
         What::Period(endpoint, since, until, cursor) => {
-            erasure.of_period(endpoint, since, until, cursor, &app.failures).await?
+            erasure.of_period(&call.recorder, endpoint, since, until, cursor, &app.failures).await?
         }
     };
     let message = match erased.count {

@@ -9,7 +9,7 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -124,7 +124,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Recovering>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Recovering>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let Input { endpoint, since, until, status, outcome, workflow, key } = input;
     let selection = Selection { endpoint, time: since..until.unwrap_or(now), status, outcome, workflow };
@@ -139,7 +139,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answe
             recovery_id: id.into(),
         };
         let marker = |id| once.marker(&output(id));
-        let id = app.log.start_recovery(tenant, &selection, marker, now).await?;
+        let id = app.log.start_recovery(&call.recorder, tenant, &selection, marker, now).await?;
         app.queue.begin(tenant, id, now).await;
         Ok(output(id))
     };

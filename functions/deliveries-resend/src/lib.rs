@@ -6,7 +6,7 @@ use api::{Call as _, deliveries::Resend};
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -64,13 +64,13 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Done>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Done>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let resend = async {
         let done = Done::new("Delivery will be resent");
         let marker = once.marker(&done)?;
-        let delivery = app.log.resend(tenant, &input.id, marker.as_ref(), now).await?;
+        let delivery = app.log.resend(&call.recorder, tenant, &input.id, marker.as_ref(), now).await?;
         app.queue.wake(tenant, &delivery, now).await;
         Ok(done)
     };

@@ -13,7 +13,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    audit::Action,
+    audit::{Action, Recorder},
     aws::rounds,
     config::{ConfigError, Env},
     error::Result,
@@ -161,7 +161,7 @@ impl Settlement {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Results> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Results> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
     let (endpoints, mut deliveries) =
@@ -177,7 +177,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Resul
     }
     let settled = input.settlements.iter().map(|settlement| {
         let (before, tried) = (deliveries.get(&settlement.id).cloned(), tried.get(&settlement.id));
-        app.settle(tenant, &endpoints, settlement, before, tried, now)
+        app.settle(&call.recorder, tenant, &endpoints, settlement, before, tried, now)
     });
     let settled: Vec<_> = settled.collect();
     let settled: Vec<(Settled, Option<Delivery>)> = stream::iter(settled).buffered(concurrency).try_collect().await?;
@@ -250,6 +250,7 @@ impl App {
     /// delivery, if this call has recorded an attempt.
     async fn settle(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         known: &Known,
         settlement: &Settlement,
@@ -267,7 +268,7 @@ impl App {
         };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         if let Some((after, true)) = tried {
-            self.follow(tenant, after, endpoint, true, now).await?;
+            self.follow(recorder, tenant, after, endpoint, true, now).await?;
             self.forget(tenant, after, now).await?;
             return Ok((verdict(done, Some(after)), settlement.outcome.map(|_| after.clone())));
         }
@@ -279,7 +280,7 @@ impl App {
                 Claim::Settled => {
                     // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
-                    self.follow(tenant, &was, endpoint, is_new, now).await?;
+                    self.follow(recorder, tenant, &was, endpoint, is_new, now).await?;
                     self.forget(tenant, &was, now).await?;
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
@@ -289,7 +290,7 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
-                self.follow(tenant, &after, endpoint, true, now).await?;
+                self.follow(recorder, tenant, &after, endpoint, true, now).await?;
                 self.forget(tenant, &after, now).await?;
                 return Ok(Break((verdict(done, Some(&after)), settlement.outcome.map(|_| after))));
             }
@@ -323,6 +324,7 @@ impl App {
 
     async fn follow(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         delivery: &Delivery,
         endpoint: Option<&Endpoint>,
@@ -330,6 +332,6 @@ impl App {
         now: Timestamp,
     ) -> Result<()> {
         let health = endpoint.filter(|endpoint| endpoint.is_active()).map(|endpoint| endpoint.health);
-        self.endpoints.follow(tenant, delivery, health, self.disable_after, is_new, now).await
+        self.endpoints.follow(recorder, tenant, delivery, health, self.disable_after, is_new, now).await
     }
 }

@@ -10,7 +10,7 @@ use common::{
     accounts::{
         consent::Consent, email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings,
     },
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     http::{By, Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -71,7 +71,7 @@ impl Input {
     }
 }
 
-async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: Input) -> Result<Output> {
+async fn handle(settings: Arc<Settings>, call: Call<Caller, Recorder>, Input { change }: Input) -> Result<Output> {
     let caller = &call.caller;
     if !change.is_empty() {
         caller.check_scope(Scope::SettingsWrite)?;
@@ -80,7 +80,8 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
     if change.require_two_factor.is_some() {
         check_protected(caller)?;
     }
-    let organization = settings.change(&caller.organization, caller.any_user(), change, &call.base).await?;
+    let organization =
+        settings.change(&call.recorder, &caller.organization, caller.any_user(), change, &call.base).await?;
     let status = match (settings.suppressed(&organization).await?, settings.consent(&organization).await?) {
         (Some(cause), _) => cause.into(),
         (None, Consent::Stopped) => NotificationEmailStatus::Stopped,

@@ -9,7 +9,7 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -119,7 +119,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Created>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Created>> {
     let (signing_secret, is_generated) = match input.signing_secret {
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),
@@ -147,7 +147,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answe
             signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().into()),
         };
         let marker = once.marker(&output)?;
-        app.endpoints.create(tenant, &endpoint, app.limit, marker.as_ref()).await?;
+        app.endpoints.create(&call.recorder, tenant, &endpoint, app.limit, marker.as_ref()).await?;
         Ok(output)
     };
     once.answer(create).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Call as _, webhooks::Delete};
 use common::{
     accounts::permissions::Scope,
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -52,8 +52,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Done> {
     let remembered_until = app.retention.end(Timestamp::now());
-    app.endpoints.delete(&call.caller.organization, input.id, &app.endings, remembered_until).await?;
+    app.endpoints.delete(&call.recorder, &call.caller.organization, input.id, &app.endings, remembered_until).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

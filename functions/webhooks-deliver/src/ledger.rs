@@ -452,8 +452,7 @@ impl Ledger {
         if !matches!(delivery.status, Status::Failed | Status::Pending) {
             return Ok(());
         }
-        let following = self.endpoints.follow(tenant, delivery, health, self.disable_after, is_new, now);
-        self.recorder.clone().within(following).await
+        self.endpoints.follow(&self.recorder, tenant, delivery, health, self.disable_after, is_new, now).await
     }
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so

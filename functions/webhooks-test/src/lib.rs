@@ -9,7 +9,7 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -79,14 +79,16 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Tested>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Tested>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let test = Delivery::test(input.id, now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let begin = async {
         let output =
             Tested { success: true, message: "Test event will be sent".to_owned(), delivery_id: test.id.into() };
-        app.endpoints.begin_test(&app.log, tenant, &test, input.sample, once.marker(&output)?.as_ref(), now).await?;
+        app.endpoints
+            .begin_test(&call.recorder, &app.log, tenant, &test, input.sample, once.marker(&output)?.as_ref(), now)
+            .await?;
         app.queue.wake(tenant, &test, now).await;
         Ok(output)
     };

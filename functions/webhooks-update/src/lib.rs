@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use api::{Call as _, webhooks::Update};
 use common::{
     accounts::permissions::Scope,
-    audit::Action,
+    audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
@@ -102,13 +102,15 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Done> {
     let (tenant, done) = (&call.caller.organization, "Webhook endpoint updated");
     let Change { signing_secret, url, .. } = &input.change;
     let mut message = signing_secret.as_ref().map_or_else(|| done.to_owned(), |secret| secret.remark(done));
     if let Some(url) = url {
         message = app.endpoints.remark(tenant, url, input.id, message).await?;
     }
-    app.endpoints.update(tenant, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
+    app.endpoints
+        .update(&call.recorder, tenant, input.id, input.change, app.rotation_overlap, Timestamp::now())
+        .await?;
     Ok(Done::new(&message))
 }

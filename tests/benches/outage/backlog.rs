@@ -81,8 +81,8 @@ impl Backlog {
                 outcome: None,
                 workflow: None,
             };
-            let started = self.log.start_recovery(tenant, &selection, |_| Ok(None), self.now);
-            self.recorder.clone().within(started).await.expect("the write succeeds");
+            let started = self.log.start_recovery(&self.recorder, tenant, &selection, |_| Ok(None), self.now);
+            started.await.expect("the write succeeds");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
         organizations::{Organization, Organizations},
         users::User,
     },
-    audit::{Action, Entry},
+    audit::{Action, Entry, Recorder},
     aws::{
         batch::batch_get,
         dynamo::{Record, get, number, text},
@@ -106,7 +106,7 @@ impl Invitations {
     ///
     /// # Errors
     /// Same as [`Self::received`], or the invitation was used.
-    pub async fn reject(&self, user: &User, id: InvitationId) -> Result<Invited> {
+    pub async fn reject(&self, recorder: &Recorder, user: &User, id: InvitationId) -> Result<Invited> {
         let Received { invited, .. } = self.received(user, id).await?;
         if invited.status == InvitationStatus::Rejected {
             return Ok(invited);
@@ -119,7 +119,7 @@ impl Invitations {
         Transaction::new(doing)
             .update(update)
             .or(Error::Conflict(Conflict::InvitationUsed))
-            .record(entry)?
+            .record(recorder, entry)?
             .commit(&self.dynamodb)
             .await?;
         Ok(Invited { status: InvitationStatus::Rejected, ..invited })

@@ -10,7 +10,7 @@ use crate::{
         organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, part, slug_key},
         users::{NAME, PK, Role, User, pk, user_key},
     },
-    audit::{self, Action, Entry, TargetKind},
+    audit::{self, Action, Entry, Recorder, TargetKind},
     aws::{
         dynamo::{Item, Record, text},
         expression::Update,
@@ -31,7 +31,13 @@ impl Members {
     /// # Errors
     /// There is another member, `last` was deleted, their sessions have ended ([`Error::Unauthorized`]), or other users
     /// keep joining.
-    pub async fn delete_with_organization(&self, last: &User, keys: &ApiKeys, now: Timestamp) -> Result<()> {
+    pub async fn delete_with_organization(
+        &self,
+        recorder: &Recorder,
+        last: &User,
+        keys: &ApiKeys,
+        now: Timestamp,
+    ) -> Result<()> {
         for _ in 0..ATTEMPTS {
             self.find_for(last, &MemberIdOrEmail::Id(last.id)).await?;
             let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
@@ -42,7 +48,7 @@ impl Members {
             let ended = keys.ended_with(last, now).await?;
             let deletion = self.delete(Transaction::new("deleting an organization"), last, last);
             let writes = self.end(deletion, &last.organization, &organization, now)?;
-            let writes = writes.record(self::ended(&last.organization, &organization).with(ended))?;
+            let writes = writes.record(recorder, self::ended(&last.organization, &organization).with(ended))?;
             if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
@@ -59,9 +65,9 @@ impl Members {
         self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
     }
 
-    /// Adds the writes for `user` to leave their organization, and returns whether this deletes the organization. If
-    /// so, `may_end` must permit it. The writes fail if the members have changed since they were read. The caller adds
-    /// the write that moves the user.
+    /// Adds the writes for `user` to leave their organization. If this deletes the organization, `may_end` must permit
+    /// it, and the entry to record is returned. The writes fail if the members have changed since they were read. The
+    /// caller adds the write that moves the user.
     ///
     /// # Errors
     /// Same as [`Self::check_leaves`], or the organization was deleted in the meantime ([`Error::Busy`]).
@@ -71,13 +77,13 @@ impl Members {
         user: &User,
         may_end: bool,
         now: Timestamp,
-    ) -> Result<(Transaction, bool)> {
+    ) -> Result<(Transaction, Option<Entry>)> {
         let parts = part(&self.organizations, &user.organization, user.id);
         if user.role != Role::Owner {
-            return Ok((writes.update(parts), false));
+            return Ok((writes.update(parts), None));
         }
         if let Some(other) = self.other_owner(user).await? {
-            return Ok((self.check_owner(writes.update(parts), &other), false));
+            return Ok((self.check_owner(writes.update(parts), &other), None));
         }
         let organization = existing(&self.dynamodb, &self.organizations, &user.organization).await?;
         let organization = organization.ok_or(Error::Busy)?;
@@ -86,7 +92,7 @@ impl Members {
             true if !may_end => Err(Error::Conflict(Conflict::LastMember)),
             true => {
                 let writes = self.end(writes, &user.organization, &organization, now)?;
-                Ok((writes.record(ended(&user.organization, &organization))?, true))
+                Ok((writes, Some(ended(&user.organization, &organization))))
             }
         }
     }

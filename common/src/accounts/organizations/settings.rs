@@ -11,7 +11,7 @@ use crate::{
         mail::{Mail, Part},
         users::{NAME, Role, User, Users, pk},
     },
-    audit::{Action, Entry, change},
+    audit::{Action, Entry, Recorder, change},
     aws::{
         dynamo::{Item, Record, boolean, text},
         expression::Update,
@@ -78,6 +78,7 @@ impl Organizations {
     /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the write fails.
     pub async fn change_settings(
         &self,
+        recorder: &Recorder,
         organization: &Organization,
         settings: &SettingsChange,
         users: &Users,
@@ -111,7 +112,7 @@ impl Organizations {
         let mut writes = Transaction::new("changing the settings of an organization").update(update);
         if !changes.is_empty() {
             let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target());
-            writes = writes.record(entry.with(changes))?;
+            writes = writes.record(recorder, entry.with(changes))?;
         }
         if let Some(by) = by {
             writes = users.check_unchanged(by, writes);
@@ -137,7 +138,7 @@ impl Organizations {
     /// # Errors
     /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the organization was deleted in the meantime
     /// ([`Error::Busy`]).
-    pub async fn rename(&self, users: &Users, by: &User, name: &Name) -> Result<Organization> {
+    pub async fn rename(&self, recorder: &Recorder, users: &Users, by: &User, name: &Name) -> Result<Organization> {
         let id = &by.organization;
         for _ in 0..ATTEMPTS {
             let organization = self.get(id).await?;
@@ -149,7 +150,7 @@ impl Organizations {
             let [old, new] = [&organization.name, name].map(|name| Some(name.as_str().to_owned()));
             let entry = Entry::new(Action::OrganizationRenamed, id, organization.target());
             let entry = entry.with([change("name", old, new)]);
-            let writes = Transaction::new("renaming an organization").update(update).record(entry)?;
+            let writes = Transaction::new("renaming an organization").update(update).record(recorder, entry)?;
             let writes = users.check_unchanged(by, writes);
             if is_made(writes.first_refused(&self.dynamodb).await?)? {
                 return Ok(Organization { name: name.clone(), ..organization });
@@ -166,6 +167,7 @@ impl Organizations {
     /// notifications went to their old address.
     pub(in crate::accounts) async fn with_notifications_moved(
         &self,
+        recorder: &Recorder,
         writes: Transaction,
         user: &User,
         new: &Email,
@@ -179,7 +181,7 @@ impl Organizations {
             .only_if(exists().and(DEBUG_NOTIFICATION_EMAIL.equals(text(&user.email))));
         let (old, new) = (user.email.to_string(), new.to_string());
         let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
-        writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
+        writes.update(update).record(recorder, entry.with([change("debug_notification_email", Some(old), Some(new))]))
     }
 
     /// Adds the write that sends notifications to `user`, who founded the organization with an address that was not
@@ -187,6 +189,7 @@ impl Organizations {
     /// verified address is the only member.
     pub(in crate::accounts) async fn with_notifications_claimed(
         &self,
+        recorder: &Recorder,
         writes: Transaction,
         user: &User,
     ) -> Result<Transaction> {
@@ -201,7 +204,7 @@ impl Organizations {
             .only_if(exists().and(DEBUG_NOTIFICATION_EMAIL.equals(text(old))));
         let (old, new) = (old.to_string(), user.email.to_string());
         let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
-        writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
+        writes.update(update).record(recorder, entry.with([change("debug_notification_email", Some(old), Some(new))]))
     }
 }
 

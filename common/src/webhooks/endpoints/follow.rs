@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{attempts::Attempts, health::Health, table::Endpoints};
 use crate::{
+    audit::Recorder,
     error::Result,
     id::TenantId,
     telemetry::metrics::{self, Metric},
@@ -23,6 +24,7 @@ impl Endpoints {
     /// leaves everything that was already recorded unchanged.
     pub async fn follow(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         delivery: &Delivery,
         health: Option<Health>,
@@ -35,7 +37,7 @@ impl Endpoints {
         }
         let Some((id, health)) = delivery.webhook_endpoint_id.zip(health) else { return Ok(()) };
         if delivery.status == Status::Failed {
-            self.delivery_failed(tenant, delivery, health, disable_after, now).await?;
+            self.delivery_failed(recorder, tenant, delivery, health, disable_after, now).await?;
         }
         if is_new { Ok(()) } else { self.note_attempts(tenant, id, health, &Attempts::last_of(delivery), now).await }
     }

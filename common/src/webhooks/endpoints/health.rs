@@ -18,7 +18,7 @@ use super::{
     table::{Endpoints, is_absent_or_before, record},
 };
 use crate::{
-    audit::{Action, Entry, change, initial},
+    audit::{Action, Entry, Recorder, change, initial},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text},
         transaction::Transaction,
@@ -175,6 +175,7 @@ impl Endpoints {
     /// logs the consequence that this write caused. Repeated calls and test deliveries have no effect.
     pub async fn delivery_failed(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         delivery: &Delivery,
         health: Health,
@@ -222,7 +223,7 @@ impl Endpoints {
                 let changes =
                     [change("active", Some(true.to_string()), Some(false.to_string())), initial("reason", reason)];
                 let entry = Entry::new(Action::WebhookDisabled, tenant, target).with(changes);
-                Transaction::new(NOTING).update(update).record(entry)?.try_commit(&self.dynamodb).await?
+                Transaction::new(NOTING).update(update).record(recorder, entry)?.try_commit(&self.dynamodb).await?
             }
         };
         if !is_noted {

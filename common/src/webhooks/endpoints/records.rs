@@ -17,7 +17,7 @@ use super::{
     wanted::{Change, NewEndpoint},
 };
 use crate::{
-    audit::{Action, Entry},
+    audit::{Action, Entry, Recorder},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text},
         expression::Update,
@@ -110,6 +110,7 @@ impl Endpoints {
     /// The tenant has `limit` endpoints.
     pub async fn create(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         endpoint: &NewEndpoint,
         limit: u32,
@@ -123,7 +124,7 @@ impl Endpoints {
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
             .put_new(&self.table, WEBHOOK_ENDPOINT_ID, endpoint.to_item(tenant))
             .once(once)
-            .record(entry)?
+            .record(recorder, entry)?
             .commit(&self.dynamodb)
             .await
     }
@@ -156,6 +157,7 @@ impl Endpoints {
     /// or the change has a URL, but the endpoint is a pull endpoint.
     pub async fn update(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         id: EndpointId,
         change: Change,
@@ -175,7 +177,7 @@ impl Endpoints {
             } else {
                 let target = audited::target(id, record(&before).optional_text(URL));
                 let entry = Entry::new(Action::WebhookUpdated, tenant, target).with(changes);
-                Transaction::new(UPDATING).update(update).record(entry)?.try_commit(&self.dynamodb).await?
+                Transaction::new(UPDATING).update(update).record(recorder, entry)?.try_commit(&self.dynamodb).await?
             };
             if is_done {
                 return Ok(());
@@ -262,6 +264,7 @@ impl Endpoints {
     /// The tenant has no such endpoint.
     pub async fn delete(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         id: EndpointId,
         endings: &Endings,
@@ -278,7 +281,7 @@ impl Endpoints {
             .update(self.counter(tenant, -1));
         endings
             .note(transaction, tenant, id, url.is_none())
-            .record(Entry::new(Action::WebhookDeleted, tenant, target))?
+            .record(recorder, Entry::new(Action::WebhookDeleted, tenant, target))?
             .commit(&self.dynamodb)
             .await
     }

@@ -8,7 +8,7 @@ use super::{
     table::{Endpoints, NOT_FOUND, record},
 };
 use crate::{
-    audit::{Action, Entry, initial},
+    audit::{Action, Entry, Recorder, initial},
     aws::{
         dynamo::{Item, number},
         transaction::{Marker, Transaction},
@@ -36,6 +36,7 @@ impl Endpoints {
     /// The tenant has no such endpoint, or it was tested ten times in the last minute.
     pub async fn begin_test(
         &self,
+        recorder: &Recorder,
         log: &Log,
         tenant: &TenantId,
         test: &Delivery,
@@ -64,7 +65,8 @@ impl Endpoints {
             let transaction = log.begin_in(transaction, log.first_row(tenant, test, None, now)).once(once);
             let target = audited::target(id, record(&item).optional_text(URL));
             let sample = [initial("event", sample.as_str())];
-            let transaction = transaction.record(Entry::new(Action::WebhookTested, tenant, target).with(sample))?;
+            let transaction =
+                transaction.record(recorder, Entry::new(Action::WebhookTested, tenant, target).with(sample))?;
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(()),
                 Some(0) => {}

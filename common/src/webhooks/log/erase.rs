@@ -29,7 +29,7 @@ use super::{
     table::{Log, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
 };
 use crate::{
-    audit::Entry,
+    audit::{Entry, Recorder},
     aws::{
         batch::{CONCURRENCY, batch_write, delete_request, put_request},
         dynamo::{Attribute, Item, Record, number, query_all, query_page, text},
@@ -52,8 +52,8 @@ const FORGETTING: &str = "forgetting deliveries";
 
 impl Log {
     /// Records that an erasure was requested.
-    pub(in crate::webhooks) async fn record_erasure(&self, entry: Entry) -> Result<()> {
-        Transaction::new("recording an erasure").record(entry)?.commit(&self.dynamodb).await
+    pub(in crate::webhooks) async fn record_erasure(&self, recorder: &Recorder, entry: Entry) -> Result<()> {
+        Transaction::new("recording an erasure").record(recorder, entry)?.commit(&self.dynamodb).await
     }
 
     /// Erases a delivery. If it was already erased, the recorded time does not change. Returns the delivery as it was,

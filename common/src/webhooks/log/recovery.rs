@@ -29,7 +29,7 @@ use super::{
     table::{INDEX, Key, Log, key_of},
 };
 use crate::{
-    audit::{self, Action, Change, Entry, Target, TargetKind, initial},
+    audit::{self, Action, Change, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         dynamo::{Attribute, Item, Record, attributes, number, query_all, query_page, text},
         expression::select,
@@ -105,6 +105,7 @@ impl Log {
     /// The tenant has too many unfinished recoveries.
     pub async fn start_recovery(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         selection: &Selection,
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
@@ -131,7 +132,7 @@ impl Log {
             };
             let entry = Entry::new(Action::RecoveryStarted, tenant, selection.target(tenant));
             let entry = entry.with(recovery.selection.changes());
-            match transaction.record(entry)?.first_refused(&self.dynamodb).await? {
+            match transaction.record(recorder, entry)?.first_refused(&self.dynamodb).await? {
                 None => Ok(Break(recovery.id)),
                 // The same call was made concurrently and came first. The caller reads its response.
                 Some(0) if call.is_some() => Err(Error::Busy),

@@ -21,7 +21,7 @@ use super::{
     },
 };
 use crate::{
-    audit::{self, Action, Entry, TargetKind, initial},
+    audit::{self, Action, Entry, Recorder, TargetKind, initial},
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, boolean, number, query_page, text},
@@ -195,27 +195,29 @@ impl Log {
     /// There is no such delivery, its payload was not kept, or the marker already exists.
     pub async fn resend(
         &self,
+        recorder: &Recorder,
         tenant: &TenantId,
         id: &DeliveryId,
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
-        self.resend_if(tenant, id, Trigger::Resend, now, once, |_| true, now).await
+        self.resend_if(Some(recorder), tenant, id, now, once, |_| true, now).await
     }
 
     /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted
-    /// counts as not found.
+    /// counts as not found. Without a recorder, the resend is part of a recovery.
     pub(super) async fn resend_if(
         &self,
+        recorder: Option<&Recorder>,
         tenant: &TenantId,
         id: &DeliveryId,
-        trigger: Trigger,
         due: Timestamp,
         once: Option<&Marker>,
         is_wanted: impl Fn(&Delivery) -> bool,
         now: Timestamp,
     ) -> Result<Delivery> {
         let is_wanted = &is_wanted;
+        let trigger = recorder.map_or(Trigger::Recovery, |_| Trigger::Resend);
         rounds((), |()| async move {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
@@ -235,7 +237,7 @@ impl Log {
             let after = before.clone().reopened(trigger, due, now);
             let ending = Ending::of_resent(tenant, &after, now).map(Row);
             self.put_all([self.due_row(tenant, &after, now)].into_iter().chain(ending)).await?;
-            let is_reopened = self.reopen(tenant, &before, &after, moved, once, now).await?;
+            let is_reopened = self.reopen(recorder, tenant, &before, &after, moved, once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })
         .await
@@ -246,6 +248,7 @@ impl Log {
     /// erasure.
     async fn reopen(
         &self,
+        recorder: Option<&Recorder>,
         tenant: &TenantId,
         before: &Delivery,
         after: &Delivery,
@@ -261,15 +264,18 @@ impl Log {
             .only_if(ATTEMPTS.equals(number(before.attempts.into())))
             .only_if(STATUS.equals(text(before.status)))
             .only_if(ERASED_AT.is_absent());
-        let entry = (after.trigger == Trigger::Resend).then(|| {
+        let recorded = recorder.map(|recorder| {
             let target = audit::target(TargetKind::Delivery, after.id, after.job_id.clone());
             let endpoint = after.webhook_endpoint_id.map(|id| initial("webhook_endpoint_id", id));
-            Entry::new(Action::DeliveryResent, tenant, target).with(endpoint)
+            (recorder, Entry::new(Action::DeliveryResent, tenant, target).with(endpoint))
         });
-        if entry.is_some() || once.is_some() || !moved.is_empty() {
+        if recorded.is_some() || once.is_some() || !moved.is_empty() {
             let transaction = Transaction::new("resending a delivery").update(update);
             let transaction = moved.into_iter().fold(transaction, |all, Row(item)| all.put(&self.table, item));
-            let transaction = entry.into_iter().try_fold(transaction.once(once), Transaction::record)?;
+            let transaction = match recorded {
+                Some((recorder, entry)) => transaction.once(once).record(recorder, entry)?,
+                None => transaction.once(once),
+            };
             return match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(true),
                 Some(0) => Ok(false),

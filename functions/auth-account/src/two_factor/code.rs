@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::account;
 use common::{
     accounts::{token::Token, two_factor::Entered, users::User},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
         Call, Fault, Fields, Rejected, Route, SignedIn, Visitor, WithCookies,
@@ -84,13 +84,17 @@ struct Verified {
     user: account::User,
 }
 
-async fn enter_code(app: Arc<App>, call: Call<Option<SignedIn>>, Code(code): Code) -> Result<WithCookies<Verified>> {
+async fn enter_code(
+    app: Arc<App>,
+    call: Call<Option<SignedIn>, Recorder>,
+    Code(code): Code,
+) -> Result<WithCookies<Verified>> {
     enter(&app, &call, Entered::Code(&code)).await
 }
 
 async fn enter_backup_code(
     app: Arc<App>,
-    call: Call<Option<SignedIn>>,
+    call: Call<Option<SignedIn>, Recorder>,
     Code(code): Code,
 ) -> Result<WithCookies<Verified>> {
     enter(&app, &call, Entered::BackupCode(&code)).await
@@ -98,14 +102,18 @@ async fn enter_backup_code(
 
 /// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it:
 /// starting a sign-in clears the session cookie, so if a browser has both cookies, the session is newer.
-async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
+async fn enter(
+    app: &App,
+    call: &Call<Option<SignedIn>, Recorder>,
+    entered: Entered<'_>,
+) -> Result<WithCookies<Verified>> {
     let (device, now) = (call.device(), Timestamp::now());
     let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else {
         let pending = call.pending_sign_in().ok_or(Error::TwoFactor(FactorProblem::NoSignIn))?;
-        let (user, token) = app.two_factor.finish(&pending, entered, &device, &call.base, now).await?;
+        let (user, token) = app.two_factor.finish(&call.recorder, &pending, entered, &device, &call.base, now).await?;
         return Ok(WithCookies { cookies: finished_cookies(&call.base, &token), body: verified(&token, user) });
     };
-    let enabled = app.two_factor.verify(user, entered, None, &device, &call.base, now).await?;
+    let enabled = app.two_factor.verify(&call.recorder, user, entered, None, &device, &call.base, now).await?;
     let cookies = enabled.iter().map(|token| session_cookie(&call.base, token)).collect();
     let user = User { has_two_factor: true, ..user.clone() };
     Ok(WithCookies { body: verified(&enabled.unwrap_or(current), user), cookies })

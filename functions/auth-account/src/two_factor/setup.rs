@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::account::Status;
 use common::{
     accounts::{password::Guess, two_factor::Enrollment},
-    audit::Action,
+    audit::{Action, Recorder},
     error::{FactorProblem, Result},
     http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
     issue::Problem,
@@ -147,15 +147,19 @@ async fn show_link(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> 
     Ok(Link { totp_uri: link.to_string() })
 }
 
-async fn renew(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Renewed> {
+async fn renew(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Confirmation) -> Result<Renewed> {
     let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
-    let codes = app.two_factor.renew_codes(user, &app.sign_ins, input.password, &device, &call.base, now).await?;
+    let codes = app
+        .two_factor
+        .renew_codes(&call.recorder, user, &app.sign_ins, input.password, &device, &call.base, now)
+        .await?;
     Ok(Renewed { status: true, backup_codes: codes.reveal().to_vec() })
 }
 
-async fn end(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<WithCookies<Status>> {
+async fn end(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Confirmation) -> Result<WithCookies<Status>> {
     let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
-    let token = app.two_factor.disable(user, &app.sign_ins, input.password, &device, &call.base, now).await?;
+    let token =
+        app.two_factor.disable(&call.recorder, user, &app.sign_ins, input.password, &device, &call.base, now).await?;
     let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
     Ok(WithCookies { body: Status::DONE, cookies })
 }

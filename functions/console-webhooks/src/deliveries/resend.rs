@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    audit::Recorder,
     error::{Conflict, Error, Result},
     http::{
         Call, Reply, Typed,
@@ -125,12 +126,12 @@ pub(super) fn all(
 }
 
 /// Resends the deliveries in the form and shows them. Those that cannot be resent remain unchanged.
-pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids = ids(&form);
     let mut sent = Vec::new();
     for id in &ids {
-        match app.log.resend(tenant, id, None, now).await {
+        match app.log.resend(&call.recorder, tenant, id, None, now).await {
             Ok(delivery) => {
                 app.queue.wake(tenant, &delivery, now).await;
                 sent.push((*id, delivery.attempts));

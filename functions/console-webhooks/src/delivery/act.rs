@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    audit::Recorder,
     error::{Error, Result},
     http::{Call, Reply, Typed, page::TICKED},
     id::TenantId,
@@ -22,11 +23,11 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ("sure", "`yes` from the page that confirms resending to a receiver that asked to stop deliveries."),
 ];
 
-pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+pub(super) async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
-        "erase" => erase(&app, tenant, &id).await,
-        _ => resend(&app, tenant, &id, &form).await,
+        "erase" => erase(&app, &call.recorder, tenant, &id).await,
+        _ => resend(&app, &call.recorder, tenant, &id, &form).await,
     };
     match done {
         Err(error @ Error::Conflict(_)) => Ok(page(&app, tenant, &id, &form, Some(error)).await?.into()),
@@ -34,12 +35,12 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     }
 }
 
-async fn erase(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
-    app.erasure(tenant).of_one(*id, &app.failures).await?;
+async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
+    app.erasure(tenant).of_one(recorder, *id, &app.failures).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
 }
 
-async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> Result<Reply> {
+async fn resend(app: &App, recorder: &Recorder, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
     let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
     if let Some(endpoint) = endpoint(app, tenant, id).await? {
@@ -48,10 +49,10 @@ async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> 
         }
         if !endpoint.active && form.get("activate") == TICKED {
             let change = Change { active: Some(true), ..Change::default() };
-            app.endpoints.update(tenant, endpoint.id, change, app.rotation_overlap, now).await?;
+            app.endpoints.update(recorder, tenant, endpoint.id, change, app.rotation_overlap, now).await?;
         }
     }
-    let delivery = app.log.resend(tenant, id, None, now).await?;
+    let delivery = app.log.resend(recorder, tenant, id, None, now).await?;
     app.queue.wake(tenant, &delivery, now).await;
     app.wait_for_attempt(tenant, id, delivery.attempts).await?;
     Ok(to("?did=resent"))

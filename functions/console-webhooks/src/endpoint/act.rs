@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     accounts::users::User,
+    audit::Recorder,
     error::{Error, Result},
     http::{
         Call, Reply, Typed,
@@ -72,21 +73,21 @@ const LONGEST: Duration = Duration::from_secs(604_800);
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
-pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+pub(super) async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
-        "test" => test(&app, tenant, id, &form).await,
-        "activate" => enable(&app, tenant, id, &form).await,
+        "test" => test(&app, &call.recorder, tenant, id, &form).await,
+        "activate" => enable(&app, &call.recorder, tenant, id, &form).await,
         "deactivate" if form.get("sure") == TICKED => {
-            activate(&app, tenant, id, false).await.map(|()| after(id, "deactivated"))
+            activate(&app, &call.recorder, tenant, id, false).await.map(|()| after(id, "deactivated"))
         }
         "deactivate" => app.endpoints.require(tenant, id).await.map(|()| confirm::ask_to_disable(id)),
-        "recover" => recover(&app, tenant, id, &form).await,
-        "edit" => edit(&app, tenant, id, &form).await,
-        "rotate" => rotate(&app, tenant, id, &form).await,
-        "end" => end(&app, tenant, id).await,
-        "erase" if form.get("sure") == TICKED => erase(&app, tenant, id, &form).await,
-        "delete" if form.get("sure") == TICKED => delete(&app, tenant, id).await,
+        "recover" => recover(&app, &call.recorder, tenant, id, &form).await,
+        "edit" => edit(&app, &call.recorder, tenant, id, &form).await,
+        "rotate" => rotate(&app, &call.recorder, tenant, id, &form).await,
+        "end" => end(&app, &call.recorder, tenant, id).await,
+        "erase" if form.get("sure") == TICKED => erase(&app, &call.recorder, tenant, id, &form).await,
+        "delete" if form.get("sure") == TICKED => delete(&app, &call.recorder, tenant, id).await,
         _ => app.endpoints.require(tenant, id).await.map(|()| after(id, "")),
     };
     match done {
@@ -97,36 +98,36 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
 }
 
 /// Sends a test event or a sample of another event, and redirects to its delivery.
-async fn test(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn test(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let sample = form.clone().without_empty().read(|fields| fields.optional_text("event", parse_event))?;
     let (sample, now) = (sample.unwrap_or(EventName::Test), Timestamp::now());
     let test = Delivery::test(id, now);
-    app.endpoints.begin_test(&app.log, tenant, &test, sample, None, now).await?;
+    app.endpoints.begin_test(recorder, &app.log, tenant, &test, sample, None, now).await?;
     app.queue.wake(tenant, &test, now).await;
     app.wait_for_attempt(tenant, &test.id, 0).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
 }
 
 /// Enables the endpoint. If its receiver asked to stop deliveries, a page asks for confirmation first.
-async fn enable(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn enable(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     if form.get("sure") != TICKED && is_gone(&app.endpoints.view(tenant, id).await?) {
         let to = format!("/console/endpoints/{id}?confirm=activate");
         return Ok(Reply::Redirect { to, cookies: Vec::new() });
     }
-    activate(app, tenant, id, true).await.map(|()| after(id, "activated"))
+    activate(app, recorder, tenant, id, true).await.map(|()| after(id, "activated"))
 }
 
-async fn activate(app: &App, tenant: &TenantId, id: EndpointId, active: bool) -> Result<()> {
-    change(app, tenant, id, Change { active: Some(active), ..Change::default() }).await
+async fn activate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, active: bool) -> Result<()> {
+    change(app, recorder, tenant, id, Change { active: Some(active), ..Change::default() }).await
 }
 
-async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) -> Result<()> {
-    app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
+async fn change(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, change: Change) -> Result<()> {
+    app.endpoints.update(recorder, tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
 /// Starts a recovery, after confirmation if necessary. If the form requests it, enables the endpoint first, because
 /// nothing is sent to an inactive endpoint.
-async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn recover(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
     let wanted = confirm::wanted(form, now)?;
     let endpoint = app.endpoints.view(tenant, id).await?;
@@ -135,18 +136,18 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
     }
     let Wanted { mut time, missed } = wanted;
     if form.get("activate") == TICKED && !endpoint.active {
-        activate(app, tenant, id, true).await?;
+        activate(app, recorder, tenant, id, true).await?;
         // Events were held until this moment.
         time.end = if form.get("until").is_empty() { Timestamp::now() } else { time.end };
     }
     let selection = Selection { endpoint: Some(id), time, status: missed, outcome: None, workflow: None };
-    app.recover(tenant, &selection).await?;
+    app.recover(recorder, tenant, &selection).await?;
     Ok(after(id, "recovering"))
 }
 
 /// Changes only the settings that differ. A new URL resets the endpoint's health, and requires its headers to be
 /// entered again.
-async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
     let headers = match new.headers {
@@ -175,7 +176,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     if form.get("revision") != was.revision.to_string() {
         return stale();
     }
-    match change(app, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
+    match change(app, recorder, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
         // Another request changed the endpoint after it was read above.
         Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
         changed => changed.map(|()| after(id, "saved")),
@@ -183,7 +184,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
 }
 
 /// Rotates to the secret in the form, and shows it.
-async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let secret = match (form.get("own"), form.get("secret")) {
         // If a form was kept while the user signed in, it no longer contains the secret.
         ("", "") => SigningSecret::generate(),
@@ -198,7 +199,7 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     }
     if is_done {
         // The form may have been opened again, to end the old secret earlier.
-        change(app, tenant, id, Change { overlap: Some(overlap), ..Change::default() }).await?;
+        change(app, recorder, tenant, id, Change { overlap: Some(overlap), ..Change::default() }).await?;
     } else {
         let rotation = Change {
             signing_secret: Some(secret.clone()),
@@ -206,7 +207,7 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
             revision: Some(endpoint.revision),
             ..Change::default()
         };
-        match change(app, tenant, id, rotation).await {
+        match change(app, recorder, tenant, id, rotation).await {
             Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != endpoint.revision => {
                 return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
             }
@@ -235,19 +236,19 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
 }
 
 /// Ends the secret before the latest rotation.
-async fn end(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
-    change(app, tenant, id, Change { overlap: Some(Duration::ZERO), ..Change::default() }).await?;
+async fn end(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
+    change(app, recorder, tenant, id, Change { overlap: Some(Duration::ZERO), ..Change::default() }).await?;
     Ok(after(id, "saved"))
 }
 
 /// Erases the payloads of a period. The page repeats the form if there are more of them than a call erases.
-async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let (since, until, cursor) = form.clone().without_empty().read(|fields| {
         let (since, until) = (fields.text("since", moment), fields.optional_text("until", moment));
         let cursor = fields.optional_text("cursor", Cursor::parse);
         Ok((since?, until?, cursor?))
     })?;
-    let erased = app.erasure(tenant).of_period(Some(id), Some(since), until, cursor, &app.failures).await?;
+    let erased = app.erasure(tenant).of_period(recorder, Some(id), Some(since), until, cursor, &app.failures).await?;
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         p { (counted(erased.count, "payload", "payloads")) " erased." }
@@ -271,7 +272,7 @@ async fn erase(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Re
     Ok(Page::new("Payloads erased", content).done().within(console).into())
 }
 
-async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
-    app.endpoints.delete(tenant, id, &app.endings, app.retention.end(Timestamp::now())).await?;
+async fn delete(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
+    app.endpoints.delete(recorder, tenant, id, &app.endings, app.retention.end(Timestamp::now())).await?;
     Ok(Reply::Redirect { to: format!("/console?deleted={id}"), cookies: Vec::new() })
 }

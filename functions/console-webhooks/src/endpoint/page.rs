@@ -52,9 +52,9 @@ pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-pub(super) async fn page(
+pub(super) async fn page<R>(
     app: &App,
-    call: &Call<User>,
+    call: &Call<User, R>,
     id: EndpointId,
     link: &Typed,
     refused: Option<Refused<'_>>,

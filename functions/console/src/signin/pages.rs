@@ -157,7 +157,7 @@ fn sign_out_form(link: &Typed) -> Markup {
 }
 
 /// The page where a user approves a client. Everything that it shows about the request is untrusted.
-pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
+pub(super) fn approval<R>(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>, R>, link: &Typed) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;
     let agent = login.agent.as_deref().unwrap_or("Unknown");

@@ -52,7 +52,7 @@ async fn a_delivery_fails_after_its_last_attempt_and_can_be_resent() {
 
     let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
     let recorder = Recorder::system(&world.delivering()).expect("settings");
-    let again = recorder.within(log.resend(&owner, &failed.id, None, now)).await.expect("it is resent");
+    let again = log.resend(&recorder, &owner, &failed.id, None, now).await.expect("it is resent");
     world.enqueue("deliveries", due_message(&tenant.id, &again)).await;
     world.poll("deliveries").await;
     let received = receiver.received().await;

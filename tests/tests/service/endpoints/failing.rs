@@ -176,8 +176,8 @@ async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
         let last_attempt = Some(Attempt::new(at, 1, answer, None, Trigger::Schedule));
         let delivery = Delivery { event: EventName::Completed, last_attempt, ..Delivery::test(endpoint, at) };
         let (health, now) = (Health::default(), Timestamp::now());
-        let noted = endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now);
-        recorder.clone().within(noted).await.expect("a call")
+        let noted = endpoints.delivery_failed(&recorder, &owner, &delivery, health, Duration::ZERO, now);
+        noted.await.expect("a call")
     };
     let before = Timestamp::now();
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -202,8 +202,8 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
         let (health, now) = (Health::default(), Timestamp::now());
         let event = EventName::Completed;
         let delivery = Delivery { event, last_attempt: Some(attempt.clone()), ..Delivery::test(endpoint, now) };
-        let noted = endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now);
-        recorder.clone().within(noted).await.expect("a call")
+        let noted = endpoints.delivery_failed(&recorder, &owner, &delivery, health, Duration::ZERO, now);
+        noted.await.expect("a call")
     };
     let failed =
         |at, status| Attempt::new(at, 1, Outcome::Failed(Failure::Status(status, None)), None, Trigger::Schedule);

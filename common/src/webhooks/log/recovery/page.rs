@@ -24,7 +24,7 @@ use crate::{
     id::{LeaseId, RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
+        delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status},
         log::{
             items::{EXPIRES_AT, LEASE, OPEN},
             recovery::Missed,
@@ -258,7 +258,7 @@ impl Log {
                 return Err(Error::Busy);
             }
             let is_wanted = |delivery: &Delivery| wanted.resends(delivery, due);
-            match self.resend_if(tenant, id, Trigger::Recovery, due, None, is_wanted, now).await {
+            match self.resend_if(None, tenant, id, due, None, is_wanted, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
                 // The delivery has been resent or has expired, or its payload was not kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
