@@ -4,14 +4,14 @@
 //! program's response. If the process, its network or the machine fails, unsettled events are received again after
 //! their leases have ended.
 
-mod done;
 mod endpoint;
 mod lease;
-mod news;
+mod outcome;
+mod output;
 mod post;
-mod settle;
-mod show;
-mod stop;
+mod settlement;
+mod signals;
+mod status_changes;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +23,14 @@ use tokio::{
 };
 
 use self::{
-    done::Done,
     endpoint::Source,
     lease::Lease,
-    news::{News, Next},
+    outcome::Done,
+    output::{Output, Show},
     post::Poster,
-    settle::Settler,
-    show::{Output, Show},
-    stop::Stop,
+    settlement::Settler,
+    signals::Stop,
+    status_changes::{News, Next},
 };
 use crate::{
     args::Listen,

@@ -1,6 +1,6 @@
 //! `fanfare team`: members and invitations.
 
-mod moving;
+mod transfer;
 
 use api::{
     Email,
@@ -30,13 +30,13 @@ const COLUMNS: &[Column] = &[
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: bool) -> Result<(), Failure> {
     match command {
         Team::List => list(api, is_json).await,
-        Team::Invitations { no_browser } => moving::list(api, !no_browser, is_json).await,
+        Team::Invitations { no_browser } => transfer::list(api, !no_browser, is_json).await,
         Team::Accept { invitation, delete_organization, yes, no_browser } => {
             let invitation = invitation.as_deref();
-            moving::accept(api, config, invitation, delete_organization, yes, !no_browser, is_json).await
+            transfer::accept(api, config, invitation, delete_organization, yes, !no_browser, is_json).await
         }
         Team::Decline { invitation, no_browser } => {
-            moving::decline(api, invitation.as_deref(), !no_browser, is_json).await
+            transfer::decline(api, invitation.as_deref(), !no_browser, is_json).await
         }
         Team::Invite { email, role } => {
             let invited = api.call(&Invite::new(Email::from(email), role)).await?;

@@ -2,4 +2,4 @@
 
 pub mod deletion;
 pub mod idempotency;
-pub mod moving;
+pub mod moves;

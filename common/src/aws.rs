@@ -11,7 +11,7 @@ pub mod clients;
 pub(crate) mod dynamo;
 pub(crate) mod expression;
 pub mod from_env;
-pub mod gathered;
+pub mod gathered_reads;
 mod https;
 mod rounds;
 pub(crate) mod transaction;

@@ -11,7 +11,7 @@ pub use self::{
     browser::{AGAIN, LOST},
     call::Call,
     event::{Event, canonical},
-    fields::{Fields, Rejected, typed::Typed},
+    fields::{Fields, Rejected, text_fields::Typed},
     function::{Function, serve},
     info::{Credential, Fault, Needed, RouteInfo},
     origins::Origins,

@@ -11,7 +11,7 @@
 //! other sites. Deployed functions do not have this route.
 
 mod api;
-mod catch;
+mod captured_messages;
 mod endpoints;
 mod jobs;
 mod past;

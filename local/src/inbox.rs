@@ -5,9 +5,9 @@
 //! and escapes everything. Its forms require the page's own `Origin`, webhooks must not have an `Origin`, and the page
 //! is shown only under this machine's names.
 
-mod kept;
 mod page;
-mod verify;
+mod signatures;
+mod store;
 
 use std::{
     collections::HashMap,
@@ -26,8 +26,8 @@ use axum::{
 use common::{lock::lock, webhooks::destination::SigningSecret};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::kept::Manner;
-use self::kept::{Kept, Shelf};
+pub(crate) use self::store::Manner;
+use self::store::{Kept, Shelf};
 
 /// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
@@ -104,7 +104,7 @@ impl Inbox {
     }
 
     /// Applies a form and redirects to the page, so a reload does not repeat the change.
-    fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
+    fn change(&self, path: Option<&String>, change: impl FnOnce(&mut store::Settings)) -> Response {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
             Some(path) => change(shelf.path(path)),

@@ -3,14 +3,14 @@
 //! The crate neither selects messages by group nor keeps them, and accepts more than SQS does. docs/architecture.md
 //! lists the remaining differences.
 
-mod fair;
+mod errors;
+mod fair_order;
 mod journal;
 mod limits;
 mod messages;
-mod moves;
 mod receipt;
-mod refusal;
-mod shown;
+mod received_message;
+mod redrive;
 mod store;
 
 use std::{path::Path, pin::Pin, sync::Arc};
@@ -39,9 +39,9 @@ use serde_json::json;
 
 pub(crate) use self::journal::Journal;
 use self::{
+    errors::{Refusal, Response},
     messages::{Draft, Messages, queue_name},
     receipt::Receipt,
-    refusal::{Refusal, Response},
 };
 
 /// The attributes of a queue that determine what happens to its messages.

@@ -1,6 +1,6 @@
 //! Reads `template.yaml` as CloudFormation does.
 
-mod evaluate;
+mod intrinsics;
 mod place;
 mod yaml;
 
@@ -11,8 +11,8 @@ use common::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use evaluate::Scope;
-pub(crate) use evaluate::text;
+use intrinsics::Scope;
+pub(crate) use intrinsics::text;
 pub(crate) use place::{Place, local_name};
 pub(crate) use yaml::parse;
 

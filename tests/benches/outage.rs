@@ -31,7 +31,7 @@ mod sweep;
 use std::{fmt::Write, time::Duration};
 
 use backlog::Backlog;
-use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
+use common::{timestamp::Timestamp, webhooks::log::due_rows::SWEEPERS};
 use sweep::{Measured, Sweepers};
 use tests::World;
 

@@ -17,7 +17,7 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use common::{
     ambient::Ambient,
     config::Env,
-    webhooks::log::due::{CHECK_AFTER, PARTITIONS},
+    webhooks::log::due_rows::{CHECK_AFTER, PARTITIONS},
 };
 use lambda_runtime::{Context, LambdaEvent};
 use local::{Handler, Polled};

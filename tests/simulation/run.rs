@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use common::webhooks::{delivery::MAX_AGE, log::due::SWEEPERS};
+use common::webhooks::{delivery::MAX_AGE, log::due_rows::SWEEPERS};
 use dynoxide::actions::scan::ScanRequest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

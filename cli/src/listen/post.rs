@@ -3,7 +3,7 @@
 use api::deliveries::LeasedDelivery;
 use tokio::sync::Semaphore;
 
-use super::{done::Done, lease::Lease, stop::Stop};
+use super::{lease::Lease, outcome::Done, signals::Stop};
 use crate::{
     failure::Failure,
     http::{Http, Network},

@@ -2,7 +2,7 @@
 //! their account.
 
 pub mod links;
-pub mod received;
+pub mod received_invitations;
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, iter, time::Duration};
 

@@ -27,7 +27,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-mod last;
+mod last_member;
 
 /// A user as a member of an organization.
 #[derive(Clone, Debug)]

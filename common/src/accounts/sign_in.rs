@@ -7,7 +7,7 @@ use crate::{
         password::{Checked, Guess, Hasher, Password, PasswordHash},
         sessions::{Device, Session, Sessions},
         token::Token,
-        two_factor::pending::PendingSignIns,
+        two_factor::pending_sign_ins::PendingSignIns,
         users::{User, Users},
     },
     audit::Recorder,

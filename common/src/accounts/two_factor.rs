@@ -5,14 +5,14 @@
 //! once its first code has been confirmed: until then, its secret has no effect.
 
 pub mod backup_codes;
-pub mod pending;
+pub mod pending_sign_ins;
 pub(super) mod requirement;
 mod totp;
 
 use aws_sdk_dynamodb::Client;
 use zeroize::Zeroizing;
 
-use self::pending::PendingSignIns;
+use self::pending_sign_ins::PendingSignIns;
 pub use self::{backup_codes::BackupCodes, totp::TotpSecret};
 use crate::{
     accounts::{

@@ -6,7 +6,7 @@
 //! returns; if a crash prevents that, `accounts-purge` deletes them.
 
 use crate::{
-    accounts::{leaving::Departures, members::MemberIdOrEmail, password::Guess, sign_in::SignIns, users::User},
+    accounts::{departures::Departures, members::MemberIdOrEmail, password::Guess, sign_in::SignIns, users::User},
     audit::Recorder,
     error::{Conflict, Error, Result},
     telemetry::metrics,

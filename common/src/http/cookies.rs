@@ -1,7 +1,7 @@
 //! The cookies for sessions and unfinished sign-ins: their names, attributes and tokens.
 
 use crate::{
-    accounts::{sessions::SESSION_SECONDS, token::Token, two_factor::pending::SIGN_IN_SECONDS},
+    accounts::{sessions::SESSION_SECONDS, token::Token, two_factor::pending_sign_ins::SIGN_IN_SECONDS},
     base_url::BaseUrl,
 };
 

@@ -1,5 +1,5 @@
 //! Reads an input's fields. All fields are read before the input is rejected, so the caller gets all issues at once.
-//! Run without values, the same code [describes](describe) the fields.
+//! Run without values, the same code [describes](descriptions) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -17,9 +17,9 @@ use crate::{
     patch::Patch,
 };
 
-mod describe;
+mod descriptions;
 mod options;
-pub(super) mod typed;
+pub(super) mod text_fields;
 
 /// The header with a call's idempotency key.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -6,7 +6,7 @@
 
 mod attempt;
 mod detail;
-mod due;
+mod due_attempt;
 mod id;
 mod outcome;
 mod payload;
@@ -21,7 +21,7 @@ pub use api::deliveries::{Status, Trigger};
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
     detail::Detail,
-    due::{Drain, DueAttempt, MAX_DELAY},
+    due_attempt::{Drain, DueAttempt, MAX_DELAY},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
     payload::{Body, Destination, Payload},

@@ -8,7 +8,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use super::{
     delivery::{Drain, Receiver},
     endpoints::{Draining, Endpoints},
-    log::{Log, due::DrainRow},
+    log::{Log, due_rows::DrainRow},
     queue::{DrainMessage, Queues},
 };
 use crate::{aws::rounds, error::Result, id::TenantId, timestamp::Timestamp};

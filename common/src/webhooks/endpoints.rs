@@ -3,44 +3,44 @@
 //! [`Endpoints`] is their table. An endpoint's item also contains the [`Health`] of its receiver, and a
 //! [`Notice`](notice::Notice) while an email to the tenant is pending.
 
-pub mod announce;
+pub mod announcements;
 mod attempts;
-mod audited;
+mod audit_trail;
+mod changes;
 mod concurrency;
-mod draining;
-mod follow;
-mod forget;
+mod consequences;
+mod deletion;
+mod drain_state;
 mod gate;
 mod headers;
 mod health;
 pub(crate) mod item;
 mod kind;
 mod last_error;
-mod logged;
+mod log_shards;
 pub mod notice;
 mod options;
-mod pulled;
-mod records;
-mod same_url;
+mod pull_calls;
+mod store;
 mod streak;
 mod table;
-mod tested;
+mod test_events;
+mod url_remarks;
 mod view;
-mod wanted;
 
 pub use self::{
     attempts::Attempts,
+    changes::{Change, NewEndpoint},
     concurrency::Concurrency,
-    draining::Draining,
+    drain_state::Draining,
     gate::{Gate, Gated, SECOND, Shown},
     health::{Consequence, DisabledReason, Health, disable_after, rotation_overlap},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
     options::{Options, OptionsChange},
-    records::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
-    same_url::SAME_URL,
+    store::{Endpoint, HoldFor, MAX_ENDPOINTS, max_endpoints},
     streak::{LONG, Streak},
     table::Endpoints,
+    url_remarks::SAME_URL,
     view::EndpointView,
-    wanted::{Change, NewEndpoint},
 };

@@ -13,8 +13,8 @@
 //! email, one try and one email from the daily quota are lost. If it stops between sending the email and removing the
 //! notice, the email is sent twice.
 
-mod erasing;
-mod failing;
+mod erasure;
+mod failing_workflow;
 mod failure;
 mod notes;
 mod quota;
@@ -22,7 +22,7 @@ pub mod storm;
 mod table;
 
 pub use self::{
-    failing::{Count, FULL, Failing, NoticeStep},
+    failing_workflow::{Count, FULL, Failing, NoticeStep},
     failure::{FailedJob, FailureId, JobFailure, Workflow, WorkflowKey},
     quota::{MAILS_A_DAY, NOTICES_A_DAY, Quota},
     table::JobFailures,

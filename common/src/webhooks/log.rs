@@ -21,15 +21,14 @@
 //!
 //! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.
 
-pub mod count;
-pub mod due;
-pub mod ending;
-mod erase;
+pub mod counts;
+pub mod due_rows;
+pub mod endings;
+mod erasure;
 mod index;
 mod items;
 mod lookup;
-pub mod open;
-mod parked;
+mod parked_attempts;
 mod payload;
 pub mod pull;
 pub mod recovery;
@@ -39,6 +38,7 @@ mod statement;
 mod states;
 mod table;
 mod totals;
+pub mod undelivered;
 
 pub use self::{
     payload::Shared,

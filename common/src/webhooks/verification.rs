@@ -5,15 +5,15 @@
 
 mod body;
 mod diagnosis;
+mod evidence;
+mod facts;
 mod finding;
 mod headers;
 mod json;
 mod keys;
-mod known;
 mod message;
-mod reading;
+mod received_request;
 mod search;
-mod seen;
 mod signature;
 mod values;
 
@@ -21,7 +21,7 @@ mod values;
 pub const MOST_REQUEST_BYTES: usize = 2 << 20;
 
 pub use self::{
+    evidence::Verifying,
     headers::SeenHeaders,
-    reading::Verifying,
-    seen::{Computed, Seen, SeenBody},
+    received_request::{Computed, Seen, SeenBody},
 };

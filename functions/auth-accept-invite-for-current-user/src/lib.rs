@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::invitations::links::InvitationLinks,
-    application::moving::Moving,
+    application::moves::Moving,
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,

@@ -2,10 +2,10 @@
 
 use common::{
     accounts::{
-        alerts::Alerts, invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
-        organizations::Organizations, users::Users,
+        alerts::Alerts, departures::Departures, invitation_emails::Inviting, invitations::Invitations,
+        members::Members, organizations::Organizations, users::Users,
     },
-    application::moving::Moving,
+    application::moves::Moving,
 };
 
 common::from_env! {

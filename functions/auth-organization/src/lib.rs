@@ -10,7 +10,7 @@ mod app;
 mod invitation;
 mod member;
 mod organization;
-mod received;
+mod received_invitations;
 mod rights;
 
 /// Builds the function with the settings in `env`.
@@ -23,10 +23,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         invitation::invite(),
         invitation::list(),
         invitation::cancel(),
-        received::get(),
-        received::list(),
-        received::accept(),
-        received::reject(),
+        received_invitations::get(),
+        received_invitations::list(),
+        received_invitations::accept(),
+        received_invitations::reject(),
         member::list(),
         member::active(),
         member::active_role(),

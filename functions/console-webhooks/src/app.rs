@@ -16,7 +16,7 @@ use common::{
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         erasure::Erasure,
         job_failures::JobFailures,
-        log::{Log, ending::Endings, recovery::Selection},
+        log::{Log, endings::Endings, recovery::Selection},
         queue::{RecoveryQueue, SharedQueue},
     },
 };

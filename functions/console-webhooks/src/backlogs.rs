@@ -3,7 +3,7 @@
 use common::{
     presentation::times,
     timestamp::Timestamp,
-    webhooks::{endpoints::EndpointView, log::open::Backlog},
+    webhooks::{endpoints::EndpointView, log::undelivered::Backlog},
 };
 use maud::{Markup, html};
 

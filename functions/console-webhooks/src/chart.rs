@@ -6,7 +6,7 @@ use common::{
     id::EndpointId,
     presentation::times,
     timestamp::Timestamp,
-    webhooks::log::count::{Counts, Details, Statistics},
+    webhooks::log::counts::{Counts, Details, Statistics},
 };
 use maud::{Markup, html};
 

@@ -23,7 +23,7 @@ use common::{
         delivery::{DeliveryId, Status},
         endpoints::EndpointView,
         event::EventName,
-        log::{open::STATUSES, search::Page as Found},
+        log::{search::Page as Found, undelivered::STATUSES},
     },
 };
 use maud::{Markup, html};
@@ -34,7 +34,7 @@ use self::{
     endpoint_filter::{ENDPOINT, Meant},
     query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted},
 };
-use crate::{app::App, live};
+use crate::{app::App, live_updates};
 
 pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[&FILTERS[..], &REST].concat()));
@@ -111,7 +111,7 @@ async fn list(
         }
         None => None,
     };
-    let is_live = live::is_wanted(link);
+    let is_live = live_updates::is_wanted(link);
     let is_pending = |found: &Found| found.deliveries.iter().any(|delivery| delivery.status == Status::Pending);
     let is_changing = found.as_ref().is_some_and(|(found, _)| is_pending(found));
     let open = found.as_ref().and_then(|(_, open)| open.as_ref());
@@ -127,7 +127,7 @@ async fn list(
             (deliveries(link, found, endpoints, now))
         }
     };
-    let switch = live::switch(is_live, is_changing, &address(link, &[("live", "1")]), &address(link, &[]));
+    let switch = live_updates::switch(is_live, is_changing, &address(link, &[("live", "1")]), &address(link, &[]));
     Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing))
 }
 

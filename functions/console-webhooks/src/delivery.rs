@@ -1,6 +1,6 @@
 //! A delivery's page: its status, attempts, payload and headers.
 
-mod act;
+mod actions;
 mod attempts;
 mod content;
 mod page;
@@ -16,7 +16,7 @@ use common::{
 };
 
 use self::page::{CONFIRM, ID, id, page};
-use crate::{app::App, live::LIVE};
+use crate::{app::App, live_updates::LIVE};
 
 const PATH: &str = "/console/deliveries/{id}";
 
@@ -27,7 +27,7 @@ pub(crate) fn show() -> Route<App, People> {
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&actions::FIELDS)), actions::act)
         .summary(
             "Resends or erases the delivery, as `deliveries/resend` and `deliveries/erase` do, and shows the result.",
         )

@@ -1,11 +1,11 @@
 //! An endpoint's page: its state, its latest deliveries, and the forms that change it.
 
-mod act;
-mod confirm;
+mod actions;
+mod confirmations;
 mod explanations;
 mod forms;
 mod header;
-mod missed;
+mod missed_deliveries;
 mod page;
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use common::{
 };
 
 use self::page::{id, page};
-pub(crate) use self::{confirm::gone, header::test};
-use crate::{app::App, live::LIVE, settings};
+pub(crate) use self::{confirmations::gone, header::test};
+use crate::{app::App, live_updates::LIVE, settings};
 
 const PATH: &str = "/console/endpoints/{id}";
 const FIELDS: [(&str, &str); 8] = [
@@ -51,8 +51,8 @@ pub(crate) fn submit() -> Route<App, People> {
     Route::post(
         PATH,
         VerifiedPerson,
-        |_, fields| Ok(fields.typed(&[&act::FIELDS, settings::FIELDS].concat())),
-        act::act,
+        |_, fields| Ok(fields.typed(&[&actions::FIELDS, settings::FIELDS].concat())),
+        actions::act,
     )
     .records(&[
         Action::WebhookUpdated,
@@ -78,13 +78,13 @@ pub(crate) fn submit() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, id) = (&call.caller.organization, id(&link)?);
     if link.get("confirm") == "recover" {
-        return confirm::page(&app, tenant, id, &link).await;
+        return confirmations::page(&app, tenant, id, &link).await;
     }
     if link.get("confirm") == "activate" {
-        return confirm::enabling(&app, tenant, id).await;
+        return confirmations::enabling(&app, tenant, id).await;
     }
     if link.get("confirm") == "deactivate" {
-        return confirm::disabling(&app, tenant, id).await;
+        return confirmations::disabling(&app, tenant, id).await;
     }
     page(&app, &call, id, &link, None).await
 }

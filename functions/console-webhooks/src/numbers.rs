@@ -10,8 +10,8 @@ use common::{
         delivery::{Attempt, Delivery},
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
-            count::{Details, Statistics},
-            open::{Backlog, Open},
+            counts::{Details, Statistics},
+            undelivered::{Backlog, Open},
         },
     },
 };

@@ -2,11 +2,11 @@
 //! select some.
 
 mod banner;
-mod elsewhere;
-mod everywhere;
+mod failed_deliveries;
 mod failed_tests;
+mod other_pages;
 mod selection;
-mod stored;
+mod stored_state;
 mod table;
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
@@ -19,20 +19,20 @@ use common::{
     id::{EndpointId, TenantId},
     presentation::docs::{CLIENT, RECEIVERS},
     timestamp::Timestamp,
-    webhooks::log::{count::Statistics, recovery::Recovery},
+    webhooks::log::{counts::Statistics, recovery::Recovery},
 };
 use maud::{Markup, Render, html};
 
 use self::{
-    elsewhere::{elsewhere, erred_at, urgency},
     failed_tests::failed_tests,
+    other_pages::{elsewhere, erred_at, urgency},
     selection::Selection,
-    stored::Stored,
+    stored_state::Stored,
 };
 use crate::{
     app::App,
     chart, deliveries,
-    live::{self, LIVE},
+    live_updates::{self, LIVE},
     numbers::{Known, counted},
 };
 
@@ -86,10 +86,10 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let recovering: BTreeSet<_> = unfinished.iter().filter_map(|recovery| recovery.selection.endpoint).collect();
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let is_changing = !unfinished.is_empty() || rows.iter().any(Known::is_pending);
-    let is_live = live::is_wanted(&link);
+    let is_live = live_updates::is_wanted(&link);
     let [on, off] = [true, false].map(|is_live| selection.address(is_live));
     let actions = html! {
-        (live::switch(is_live, is_changing, &on, &off))
+        (live_updates::switch(is_live, is_changing, &on, &off))
         @if all > 0 { a .button href="/console/endpoints/new" { "Add endpoint" } }
     };
     let content = html! {
@@ -102,9 +102,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             }
             (deliveries::finder())
             @if all > FEW || selection.is_filtered() { (selection::form(selection, &found)) }
-            (elsewhere::notice(&elsewhere, selection, now))
+            (other_pages::notice(&elsewhere, selection, now))
             // A search shows a part of the endpoints, but this is about all of them.
-            @if !selection.is_filtered() { (everywhere::notice(&rows, &elsewhere, &unfinished)) }
+            @if !selection.is_filtered() { (failed_deliveries::notice(&rows, &elsewhere, &unfinished)) }
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             @if rows.is_empty() { (selection::nothing(selection)) } @else { (table::table(&rows, &failed_tests, now)) }

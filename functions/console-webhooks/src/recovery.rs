@@ -17,9 +17,9 @@ use common::{
         delivery::{DestinationId, SHARDS, Shard, Status},
         endpoints::EndpointView,
         log::{
-            open::{Backlog, Open},
             recovery::{Missed, Recovery, Selection},
             search::Filter,
+            undelivered::{Backlog, Open},
         },
     },
 };
@@ -29,7 +29,7 @@ use crate::{
     app::App,
     backlogs::missed,
     deliveries::short,
-    live::{self, LIVE},
+    live_updates::{self, LIVE},
     numbers::{counted, held},
 };
 
@@ -137,7 +137,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let tenant = &call.caller.organization;
     match link.get("id") {
         "" => confirmation(&app, tenant).await,
-        id => progress(&app, tenant, id, live::is_wanted(&link)).await,
+        id => progress(&app, tenant, id, live_updates::is_wanted(&link)).await,
     }
 }
 
@@ -209,7 +209,7 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
         }
     };
     let [on, off] = ["&live=1", ""].map(|live| format!("{PATH}?id={id}{live}"));
-    let switch = live::switch(is_live, is_changing, &on, &off);
+    let switch = live_updates::switch(is_live, is_changing, &on, &off);
     Ok(Page::new("Recovery", content).actions(switch).live(is_live && is_changing).within(console))
 }
 

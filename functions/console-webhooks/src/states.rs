@@ -5,7 +5,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, Status, error_name},
         endpoints::{DisabledReason, Gate},
-        log::count::Counts,
+        log::counts::Counts,
     },
 };
 use maud::{Markup, html};

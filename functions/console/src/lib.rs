@@ -9,8 +9,8 @@ use common::{
 mod account;
 mod app;
 mod audit;
-mod elsewhere;
 mod email_preferences;
+mod fallback;
 mod frame;
 mod health;
 mod home;
@@ -54,8 +54,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         two_factor::submit(),
         welcome::show(),
         welcome::submit(),
-        elsewhere::icon(),
-        elsewhere::show(),
+        fallback::icon(),
+        fallback::show(),
     ];
     Function::of_pages(env, routes)
 }

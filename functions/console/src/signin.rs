@@ -4,9 +4,9 @@
 //! All forms post to this path, with their name in `action`, so a form with an error appears at an address that can
 //! also be opened with a `GET`.
 
-mod kept;
 mod link;
 mod pages;
+mod saved_form;
 
 use std::sync::Arc;
 
@@ -178,7 +178,7 @@ async fn enter(
 
 /// Continues after a sign-in, with the fields of a form that was submitted before the sign-in, if any.
 fn started(form: &Typed, cookies: Vec<String>) -> Reply {
-    match kept::read(form, console(form.get("next"))) {
+    match saved_form::read(form, console(form.get("next"))) {
         Some(page) => Reply::page(page, cookies),
         None => on(form, cookies),
     }

@@ -15,7 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::{EndpointView, Endpoints},
-        log::{Log, count::Statistics, open::Backlog},
+        log::{Log, counts::Statistics, undelivered::Backlog},
     },
 };
 

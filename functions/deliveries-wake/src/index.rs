@@ -6,7 +6,7 @@ use common::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::log::due::{Minute, Sweeper},
+    webhooks::log::due_rows::{Minute, Sweeper},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;

@@ -24,7 +24,7 @@ use common::{
         drains::Drains,
         endpoints::{Endpoints, HoldFor, disable_after},
         job_failures::JobFailures,
-        log::{Log, due::Sweeper},
+        log::{Log, due_rows::Sweeper},
         queue::Queues,
         recoveries::Recoveries,
     },
@@ -36,13 +36,13 @@ use tokio::time::Instant;
 
 use crate::{job_failures::FailedJobs, notices::Notices, recipients::Recipients};
 
-mod ending;
+mod endings;
 mod index;
 mod job_failures;
 mod mail;
 mod notices;
 mod recipients;
-mod recovering;
+mod recovery_sweep;
 mod sweep;
 
 /// The pause between tries of a call.

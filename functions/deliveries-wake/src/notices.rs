@@ -14,7 +14,7 @@ use common::{
         delivery::{Delivery, MAX_AGE, Status},
         endpoints::{
             Endpoints, HoldFor, LastError,
-            announce::Failures,
+            announcements::Failures,
             notice::{Notice, NoticeStep},
         },
         job_failures::{JobFailures, Quota},

@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DueAttempt},
-        log::due::{CHECK_AFTER, DrainRow, DueRow, KEPT, Minute, Sweep, Sweeper},
+        log::due_rows::{CHECK_AFTER, DrainRow, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};

@@ -11,7 +11,7 @@ use common::{
     http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
     id::EndpointId,
     timestamp::Timestamp,
-    webhooks::{delivery::Retention, endpoints::Endpoints, log::ending::Endings},
+    webhooks::{delivery::Retention, endpoints::Endpoints, log::endings::Endings},
 };
 
 common::from_env! {

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{batch::Batch, outgoing::Due, places::Places};
+use crate::{batch::Batch, due_deliveries::Due, places::Places};
 
 /// Makes a process's attempts.
 pub(crate) struct Sender {

@@ -14,7 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ledger::Inbox, observe::Tally, outgoing::Ended, record::Record};
+use crate::{due_deliveries::Ended, ledger::Inbox, record::Record, telemetry::Tally};
 
 pub(crate) struct Batch {
     /// Whether the batch is from the queue of job events. All records in a batch are from the same queue.

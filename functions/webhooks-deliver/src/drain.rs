@@ -43,8 +43,8 @@ use tokio::{
 use crate::{
     attempt::{Made, Sender},
     batch::Batch,
+    due_deliveries::Due,
     ledger::Ledger,
-    outgoing::Due,
     places::Place,
     record::{EARLY, Record, Undone},
     turns::{drain_of, due_at},

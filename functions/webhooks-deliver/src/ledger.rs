@@ -47,11 +47,12 @@ use futures::{StreamExt, future::join_all, stream};
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
 use crate::{
-    news, observe,
-    outgoing::{Due, Ended},
+    due_deliveries::{Due, Ended},
     plan::Plan,
     reads::Reads,
+    receiver_health,
     record::Undone,
+    telemetry,
     turns::{drain_of, due_at},
 };
 
@@ -223,7 +224,7 @@ impl Ledger {
         self.spread(&mut entries, now).await;
         self.advance_all(&mut entries).await;
         let next = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
-        news::note(&self.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
+        receiver_health::note(&self.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
         self.prepare(&mut entries, next, is_repeated, now).await;
         let is_made = |entry: &&Entry| entry.written.is_ok();
         let made = entries.iter().filter(is_made).filter_map(|entry| entry.ended.due.parked.as_ref());
@@ -287,7 +288,7 @@ impl Ledger {
             (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()), is_advanced: false })
         });
         let entries: Vec<_> = entries.collect();
-        observe::parked(entries.iter().map(|entry| &entry.ended));
+        telemetry::parked(entries.iter().map(|entry| &entry.ended));
         entries
     }
 

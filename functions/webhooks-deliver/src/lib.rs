@@ -34,9 +34,9 @@ use tokio::time::{Instant, timeout};
 use crate::{
     attempt::Sender,
     batch::{Batch, all},
+    due_deliveries::InProgress,
     job_failures::Notes,
     ledger::Ledger,
-    outgoing::InProgress,
     places::Places,
     record::{Record, Undone},
 };
@@ -44,17 +44,17 @@ use crate::{
 mod attempt;
 mod batch;
 mod drain;
-mod fresh;
+mod due_deliveries;
+mod first_attempts;
 mod job_failures;
 mod ledger;
-mod news;
-mod observe;
-mod outgoing;
 mod places;
 mod plan;
 mod reads;
+mod receiver_health;
 mod record;
 mod retry;
+mod telemetry;
 mod turns;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.
@@ -132,7 +132,7 @@ impl Deliver {
         for (index, undone) in undone {
             let Some(record) = records.get(index) else { continue };
             let id = record.message_id.as_deref().unwrap_or_default();
-            observe::undone(id, &undone);
+            telemetry::undone(id, &undone);
             response.add_failure(id);
             // A malformed message never succeeds, so it keeps the queue's visibility timeout.
             if let (Some(handle), false) = (record.receipt_handle.as_deref(), matches!(undone, Undone::Malformed(_))) {
@@ -157,7 +157,7 @@ impl App {
         if batch.has_events {
             let event = JobEvent::parse(body, record.sent_at).map_err(Undone::Malformed)?;
             batch.keep_failed(&record, &event);
-            return fresh::event(&record, event, sender, ledger, batch).await;
+            return first_attempts::event(&record, event, sender, ledger, batch).await;
         }
         // Boxed, like other rare paths: the future of every record is as large as its largest path.
         match parse_message(body).map_err(Undone::Malformed)? {

@@ -5,7 +5,7 @@ use common::webhooks::{
     log::{CHANGED_WITH_STATE, HELD_WITH_STATE},
 };
 
-use crate::outgoing::{Due, Ended};
+use crate::due_deliveries::{Due, Ended};
 
 /// The writes for one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    aws::gathered::Gathered,
+    aws::gathered_reads::Gathered,
     error::{Error, Result},
     id::{EndpointId, TenantId},
     webhooks::{

@@ -12,8 +12,8 @@ use common::{
 use crate::{
     attempt::Sender,
     batch::Batch,
+    due_deliveries::{Due, InProgress},
     ledger::Ledger,
-    outgoing::{Due, InProgress},
     record::{EARLY, Record, Undone},
 };
 

@@ -16,7 +16,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::{api::clock, catch::Caught};
+use super::{api::clock, captured_messages::Caught};
 use crate::{functions::Function, requests::Requests};
 
 /// The queue of job events.

@@ -8,8 +8,8 @@ use common::http::page::{pretty, visible};
 use maud::{Markup, html};
 
 use super::{
-    kept::{Kept, Manner, Shelf},
-    verify::verdicts,
+    signatures::verdicts,
+    store::{Kept, Manner, Shelf},
 };
 use crate::page as frame;
 

@@ -17,7 +17,7 @@ use rustack_sqs_core::message::now_epoch_millis;
 use rustack_sqs_model::{error::SqsError, types::MessageAttributeValue};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{fair::Group, refusal::Refusal};
+use super::{errors::Refusal, fair_order::Group};
 
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;

@@ -8,7 +8,7 @@ use rustack_sqs_model::{
     types::{BatchResultErrorEntry, MessageAttributeValue, SendMessageBatchRequestEntry},
 };
 
-use super::refusal::Refusal;
+use super::errors::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 

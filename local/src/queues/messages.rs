@@ -25,11 +25,11 @@ use tokio::{
 };
 
 use super::{
+    errors::Refusal,
     journal::{self, Change, Journal, Message, Written},
     limits,
     receipt::Receipt,
-    refusal::Refusal,
-    shown::Wanted,
+    received_message::Wanted,
     store::{Entry, Store},
 };
 

@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use uuid::Uuid;
 
-use super::refusal::Refusal;
+use super::errors::Refusal;
 
 /// A decoded receipt handle.
 #[derive(Clone, Copy, PartialEq, Eq)]

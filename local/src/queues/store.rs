@@ -13,7 +13,7 @@ use rustack_sqs_core::message::{md5_of_body, md5_of_message_attributes};
 use tokio::time::Instant;
 
 use super::{
-    fair::Fair,
+    fair_order::Fair,
     journal::{self, Message},
     receipt::Receipt,
 };

@@ -11,7 +11,7 @@ use common::{
         event::JobEvent,
         log::{
             Log,
-            due::Minute,
+            due_rows::Minute,
             recovery::{Missed, Selection},
         },
     },

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
+use common::{timestamp::Timestamp, webhooks::log::due_rows::SWEEPERS};
 use futures::future::join_all;
 use serde_json::json;
 use tests::{Lambda, World};

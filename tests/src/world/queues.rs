@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::{Client, types::QueueAttributeName};
-use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
+use common::{timestamp::Timestamp, webhooks::log::due_rows::SWEEPERS};
 use futures::future::join_all;
 use local::Worker;
 use serde_json::{Value, json};

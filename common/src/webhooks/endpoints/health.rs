@@ -11,7 +11,7 @@ use std::time::Duration;
 pub use api::webhooks::DisabledReason;
 
 use super::{
-    audited,
+    audit_trail,
     gate::Gate,
     item::*,
     streak::Streak,
@@ -219,7 +219,7 @@ impl Endpoints {
             }
             Consequence::Disabled(reason) => {
                 let url = self.get(tenant, id, &[URL]).await?;
-                let target = audited::target(id, url.as_ref().and_then(|item| record(item).optional_text(URL)));
+                let target = audit_trail::target(id, url.as_ref().and_then(|item| record(item).optional_text(URL)));
                 let changes =
                     [change("active", Some(true.to_string()), Some(false.to_string())), initial("reason", reason)];
                 let entry = Entry::new(Action::WebhookDisabled, tenant, target).with(changes);

@@ -1,5 +1,5 @@
 //! Notices inform a tenant that an endpoint is failing, has been disabled, or works again. They are sent by email, and
-//! as an [event](super::announce) to the endpoints that subscribe to it.
+//! as an [event](super::announcements) to the endpoints that subscribe to it.
 //!
 //! The write that changes the endpoint also creates the pending notice, so neither can be lost. A sparse index of
 //! pending notices serves as an outbox. A notice describes the endpoint's state when it is sent, and is removed on
@@ -16,7 +16,7 @@ use super::{
     item::*,
     kind::Address,
     last_error::LastError,
-    logged::log_shards,
+    log_shards::log_shards,
     options::Options,
     table::{Endpoints, record},
 };

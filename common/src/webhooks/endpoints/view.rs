@@ -8,11 +8,11 @@ use super::{
     item::*,
     kind::{self, Kind, Pulled},
     last_error::LastError,
-    logged::log_shards,
+    log_shards::log_shards,
     options::Options,
-    records::readable,
+    store::readable,
     table::{Endpoints, NOT_FOUND, record},
-    tested,
+    test_events,
 };
 use crate::{
     aws::dynamo::{Attribute, Item},
@@ -125,7 +125,7 @@ impl EndpointView {
             inactive_since: record.optional_time(INACTIVE_SINCE),
             // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| record.optional_time(RENEWED_AT) == Some(*at)),
-            tested_at: tested::times(item).last().copied().map(Timestamp::from_millisecond),
+            tested_at: test_events::times(item).last().copied().map(Timestamp::from_millisecond),
             log_shards: log_shards(&record),
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 
 use super::{
-    failing::{FULL, Failing},
+    failing_workflow::{FULL, Failing},
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
     table::{

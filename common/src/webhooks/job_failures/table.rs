@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use super::{
-    failing::Failing,
+    failing_workflow::Failing,
     failure::{FailureId, JobFailure, WorkflowKey},
 };
 use crate::{

@@ -27,7 +27,7 @@ use crate::{
     aws::{
         dynamo::{Item, Record, number, query_page, text},
         expression::{Update, select},
-        gathered::Found,
+        gathered_reads::Found,
     },
     error::{Error, Result},
     id::{LeaseId, TenantId},

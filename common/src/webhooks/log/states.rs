@@ -10,8 +10,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, Batch
 use futures::{StreamExt, stream};
 
 use super::{
-    due::DueRow,
-    ending::Ending,
+    due_rows::DueRow,
+    endings::Ending,
     index::is_late,
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},

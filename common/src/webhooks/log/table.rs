@@ -18,7 +18,7 @@ use crate::{
         clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number},
         expression::{Condition, Update, query},
-        gathered::{Found, Gathered},
+        gathered_reads::{Found, Gathered},
     },
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -66,7 +66,7 @@ impl Log {
         self.kept_payload_bytes
     }
 
-    /// Returns the same log, but with [gathered](crate::aws::gathered) reads of keys.
+    /// Returns the same log, but with [gathered](crate::aws::gathered_reads) reads of keys.
     #[must_use]
     pub fn gathering(self) -> Self {
         Self { gathered: Some(Arc::default()), ..self }

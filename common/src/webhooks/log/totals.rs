@@ -1,8 +1,8 @@
 //! The number of deliveries to each destination in each hour, as far as the [index](super::index) covers the log.
 //!
 //! These numbers never change, so no delivery has to be counted twice. The numbers by status follow from them and from
-//! the undelivered deliveries, which are [counted](super::open) at any time. Tests are not counted. The items are in
-//! the partition of the tenant's index:
+//! the undelivered deliveries, which are [counted](super::undelivered) at any time. Tests are not counted. The items are
+//! in the partition of the tenant's index:
 //!
 //! - `total/<hour>`: the deliveries of an hour that the segments cover, without late ones, by destination, and the last
 //!   moment that is covered. It is written in the same transaction as a segment.

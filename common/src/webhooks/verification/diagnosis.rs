@@ -5,11 +5,11 @@ use std::time::Duration;
 use api::verification::{Cause, Finding, Scheme, Valid, Verification, WhichSecret};
 
 use super::{
+    facts::{Known, Logged, Sent},
     finding::{finding, of_bodies, unexplained},
     keys::{Form, Owner},
-    known::{Known, Logged, Sent},
+    received_request::{Computed, Seen},
     search::{Search, Source, Target},
-    seen::{Computed, Seen},
     signature::{self, Encoding, Given},
     values::{Values, seconds_of},
 };

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 
 use super::{
     body::difference,
+    facts::{Known, Logged, Secrets},
     finding::{finding, of_bodies},
     keys::{self, Form, Key, Owner},
-    known::{Known, Logged, Secrets},
     message::{Message, Twist, composed, restored, rewritten},
-    seen::{Computed, Seen},
+    received_request::{Computed, Seen},
     signature::{self, Given},
     values::{Values, seconds_of},
 };

@@ -18,7 +18,7 @@ use super::{
     table::{clipped, deleted, short},
 };
 use crate::{
-    finding::{Sought, Texts},
+    endpoint_search::{Sought, Texts},
     numbers::counted,
 };
 

@@ -4,7 +4,7 @@ use common::{
     error::Error,
     http::{Typed, page::Field},
     presentation::times,
-    webhooks::{delivery::error_name, endpoints::EndpointView, log::open::Open},
+    webhooks::{delivery::error_name, endpoints::EndpointView, log::undelivered::Open},
 };
 use maud::{Markup, html};
 

@@ -16,7 +16,7 @@ use common::{
     },
 };
 
-use crate::live::LIVE;
+use crate::live_updates::LIVE;
 
 pub(super) const PATH: &str = "/console/deliveries";
 /// The filters in the address, with their descriptions. Links in emails use `job_id`.

@@ -16,7 +16,7 @@ use common::{
         delivery::{Delivery, DeliveryId, Status},
         endpoints::{EndpointView, Kind},
         event::EventName,
-        log::{count::Counts, search::Page as Found},
+        log::{counts::Counts, search::Page as Found},
     },
 };
 use maud::{Markup, html};
@@ -25,7 +25,7 @@ use super::{
     query::{IDS, LIMIT, PATH, Wanted, address},
     table::{Of, table},
 };
-use crate::{app::App, chart, live, numbers::counted};
+use crate::{app::App, chart, live_updates, numbers::counted};
 
 pub(super) const FIELDS: [(&str, &str); 2] = [
     ("action", "The submitted form: `resend`."),
@@ -163,7 +163,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
             Status::Ended => counts.ended += 1,
         }
     }
-    let (is_live, is_changing) = (live::is_wanted(link), counts.pending > 0);
+    let (is_live, is_changing) = (live_updates::is_wanted(link), counts.pending > 0);
     let [on, off] =
         [&[(IDS, link.get(IDS)), ("live", "1")][..], &[(IDS, link.get(IDS))]].map(|other| address(link, other));
     let content = html! {
@@ -176,7 +176,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
         p { a href=(PATH) { "All deliveries" } }
         (table(&deliveries, &endpoints, Of::AllEndpoints, "No such deliveries.", now))
     };
-    let switch = live::switch(is_live, is_changing, &on, &off);
+    let switch = live_updates::switch(is_live, is_changing, &on, &off);
     Ok(Page::new("Resent deliveries", content).actions(switch).live(is_live && is_changing).within(console))
 }
 

@@ -28,7 +28,7 @@ use crate::{
     app::App,
     deliveries::{deleted, destination, short, subject, titled},
     endpoint::gone,
-    live,
+    live_updates,
     numbers::{is_fetched, is_gone},
     states, verification,
 };
@@ -107,7 +107,7 @@ pub(super) async fn page(
         changed_at: endpoint.as_ref().map(|endpoint| endpoint.updated_at),
     };
     let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
-    let is_live = live::is_wanted(link);
+    let is_live = live_updates::is_wanted(link);
     let content = html! {
         @if let Some(error) = &error { (alert(error)) }
         @if link.get(DID.0) == "resent" { (resent(&delivery, now)) }
@@ -131,7 +131,7 @@ pub(super) async fn page(
         }
     };
     let title = titled(&delivery, &about_what, &receiver(&delivery, endpoint.as_ref()));
-    let switch = live::switch(is_live, is_changing, "?live=1", "?");
+    let switch = live_updates::switch(is_live, is_changing, "?live=1", "?");
     Ok(Page::new(title, content).actions(switch).refused(error).live(is_live && is_changing).within(console))
 }
 

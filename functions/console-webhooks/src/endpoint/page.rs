@@ -25,13 +25,13 @@ use super::{
     explanations::{More, explanations},
     forms::{self, Refused},
     header::{actions, header},
-    missed,
+    missed_deliveries,
 };
 use crate::{
     app::App,
     chart,
     deliveries::{self, Of, short},
-    live,
+    live_updates,
     numbers::{Known, held_word},
     settings::{self, events},
     verification,
@@ -118,7 +118,7 @@ pub(super) async fn page<R>(
     let named = if named.is_empty() { std::slice::from_ref(&known.endpoint) } else { &named };
     let (more, newest) = (More { waiting, erring, attempts, has_same_url }, recoveries.first());
     let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
-    let is_live = refused.is_none() && live::is_wanted(link);
+    let is_live = refused.is_none() && live_updates::is_wanted(link);
     let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
     let content = html! {
         @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
@@ -134,14 +134,14 @@ pub(super) async fn page<R>(
                 error => (alert(error)),
             }
         }
-        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed::recovery(known, newest)) }
+        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed_deliveries::recovery(known, newest)) }
         (header(known, &more, now))
         (explanations(app, &call.base, known, &more, now))
-        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed::recovery(known, newest)) }
+        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed_deliveries::recovery(known, newest)) }
         @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {
-            (missed::again(known, now))
+            (missed_deliveries::again(known, now))
         }
-        @if newest.is_none_or(|newest| newest.done) { (missed::retry(known, now)) }
+        @if newest.is_none_or(|newest| newest.done) { (missed_deliveries::retry(known, now)) }
         section {
             h2 { "Last 24 hours" }
             (chart::large(&known.counted, &known.details, id, held_word(&known.endpoint), now))
@@ -167,7 +167,7 @@ pub(super) async fn page<R>(
     };
     let error = refused.map(|refused| refused.error);
     let title = short(&known.endpoint.name());
-    let actions = html! { (live::switch(is_live, is_changing, "?live=1", "?")) (actions(known)) };
+    let actions = html! { (live_updates::switch(is_live, is_changing, "?live=1", "?")) (actions(known)) };
     Ok(Page::new(title, content).actions(actions).refused(error).live(is_live && is_changing).within(console))
 }
 

@@ -11,8 +11,8 @@ use common::{
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use super::stored::Stored;
-use crate::{deliveries::clipped, finding::Sought, live::LIVE};
+use super::stored_state::Stored;
+use crate::{deliveries::clipped, endpoint_search::Sought, live_updates::LIVE};
 
 const PATH: &str = "/console";
 /// The fields of the link, with their descriptions.

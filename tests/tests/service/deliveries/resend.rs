@@ -6,7 +6,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DueAttempt, Status},
-        log::due::{Minute, PARTITIONS},
+        log::due_rows::{Minute, PARTITIONS},
     },
 };
 use futures::{TryStreamExt, future::join_all};

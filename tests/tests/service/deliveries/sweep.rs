@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, Status, WebhookId},
-        log::due::PARTITIONS,
+        log::due_rows::PARTITIONS,
     },
 };
 use serde_json::{Value, json};

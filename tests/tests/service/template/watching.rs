@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::{telemetry::metrics::NAMESPACE, webhooks::log::due::SWEEPERS};
+use common::{telemetry::metrics::NAMESPACE, webhooks::log::due_rows::SWEEPERS};
 use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};

@@ -1,9 +1,9 @@
 //! The failed deliveries of several endpoints, with the link that recovers all of them, or the progress of a recovery.
 
-use common::webhooks::log::{open::Backlog, recovery::Recovery};
+use common::webhooks::log::{recovery::Recovery, undelivered::Backlog};
 use maud::{Markup, html};
 
-use super::elsewhere::Elsewhere;
+use super::other_pages::Elsewhere;
 use crate::{
     numbers::{Known, counted},
     recovery::{PATH, button, running},

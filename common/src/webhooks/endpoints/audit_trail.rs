@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
+    changes::{Change, NewEndpoint},
     headers,
     item::*,
     table::record,
-    wanted::{Change, NewEndpoint},
 };
 use crate::{
     audit::{self, Target, TargetKind, change, hidden, initial},

@@ -19,8 +19,8 @@ use common::{
 use crate::{
     attempt::Sender,
     batch::{Batch, all},
+    due_deliveries::Due,
     ledger::Ledger,
-    outgoing::Due,
     record::{Record, Undone},
 };
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    audited::{self, AUDITED},
+    audit_trail::{self, AUDITED},
+    changes::{Change, NewEndpoint},
     headers,
     health::{DISABLED, Health},
     item::*,
     kind::{self, Address, Kind, Pulled},
     last_error::ERROR,
-    logged::{LOGGED, deleted, log_shards},
+    log_shards::{LOGGED, deleted, log_shards},
     options::Options,
     table::{Endpoints, NOT_FOUND, key, record},
-    wanted::{Change, NewEndpoint},
 };
 use crate::{
     audit::{Action, Entry, Recorder},
@@ -34,7 +34,7 @@ use crate::{
         delivery::{Delivery, DestinationId, Shard, Status},
         destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
         event::{EventName, PayloadForm},
-        log::ending::Endings,
+        log::endings::Endings,
     },
 };
 
@@ -117,8 +117,8 @@ impl Endpoints {
         once: Option<&Marker>,
     ) -> Result<()> {
         let has_room = ENDPOINTS.is_absent().or(ENDPOINTS.is_below(number(limit.into())));
-        let target = audited::target(endpoint.id, endpoint.address.url().map(EndpointUrl::as_str));
-        let entry = Entry::new(Action::WebhookCreated, tenant, target).with(audited::fields(endpoint));
+        let target = audit_trail::target(endpoint.id, endpoint.address.url().map(EndpointUrl::as_str));
+        let entry = Entry::new(Action::WebhookCreated, tenant, target).with(audit_trail::fields(endpoint));
         Transaction::new("creating an endpoint")
             .update(self.counter(tenant, 1).only_if(has_room))
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
@@ -171,11 +171,11 @@ impl Endpoints {
             let before = self.get(tenant, id, &[&AUDITED, Options::ATTRIBUTES].concat()).await?.ok_or(NOT_FOUND)?;
             check(&change, &before)?;
             let update = self.written(tenant, id, &change, &before, overlap, now);
-            let changes = audited::changes(&before, &change);
+            let changes = audit_trail::changes(&before, &change);
             let is_done = if changes.is_empty() {
                 update.send(&self.dynamodb, UPDATING).await?
             } else {
-                let target = audited::target(id, record(&before).optional_text(URL));
+                let target = audit_trail::target(id, record(&before).optional_text(URL));
                 let entry = Entry::new(Action::WebhookUpdated, tenant, target).with(changes);
                 Transaction::new(UPDATING).update(update).record(recorder, entry)?.try_commit(&self.dynamodb).await?
             };
@@ -273,7 +273,7 @@ impl Endpoints {
         let deleted = deleted(tenant, id, remembered_until);
         let endpoint = self.get(tenant, id, &[URL]).await?.ok_or(NOT_FOUND)?;
         let url = record(&endpoint).optional_text(URL);
-        let target = audited::target(id, url);
+        let target = audit_trail::target(id, url);
         let transaction = Transaction::new("deleting an endpoint")
             .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists())
             .or(NOT_FOUND)

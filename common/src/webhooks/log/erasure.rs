@@ -21,7 +21,7 @@ use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::At
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    ending,
+    endings,
     items::*,
     payload, recovery,
     search::id,
@@ -152,7 +152,7 @@ impl Log {
 
     /// Deletes a deleted organization's recoveries, and the items of its deleted endpoints.
     pub async fn forget_tasks(&self, tenant: &TenantId) -> Result<()> {
-        for partition in [recovery::partition(tenant), ending::partition(tenant)] {
+        for partition in [recovery::partition(tenant), endings::partition(tenant)] {
             let keys = query_all(self.keys_in(partition), FORGETTING).await?;
             batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), FORGETTING).await?;
         }

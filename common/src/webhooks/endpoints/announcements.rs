@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     notice::Notice,
-    records::{Endpoint, HoldFor},
+    store::{Endpoint, HoldFor},
     table::Endpoints,
 };
 use crate::{

@@ -3,7 +3,7 @@
 use common::{
     error::{Error, Result},
     timestamp::Timestamp,
-    webhooks::log::{due::Sweeper, ending::Ending},
+    webhooks::log::{due_rows::Sweeper, endings::Ending},
 };
 use futures::{StreamExt, stream};
 use tokio::time::Instant;

@@ -9,7 +9,7 @@ use common::{
     webhooks::{
         delivery::{MAX_AGE, Status},
         endpoints::{EndpointView, Kind},
-        log::{open::Backlog, search::Filter},
+        log::{search::Filter, undelivered::Backlog},
     },
 };
 use maud::{Markup, html};

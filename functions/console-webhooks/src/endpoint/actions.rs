@@ -26,7 +26,7 @@ use common::{
 use maud::html;
 
 use super::{
-    confirm::{self, Wanted},
+    confirmations::{self, Wanted},
     forms::Refused,
     page::{after, id, page},
 };
@@ -81,7 +81,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) 
         "deactivate" if form.get("sure") == TICKED => {
             activate(&app, &call.recorder, tenant, id, false).await.map(|()| after(id, "deactivated"))
         }
-        "deactivate" => app.endpoints.require(tenant, id).await.map(|()| confirm::ask_to_disable(id)),
+        "deactivate" => app.endpoints.require(tenant, id).await.map(|()| confirmations::ask_to_disable(id)),
         "recover" => recover(&app, &call.recorder, tenant, id, &form).await,
         "edit" => edit(&app, &call.recorder, tenant, id, &form).await,
         "rotate" => rotate(&app, &call.recorder, tenant, id, &form).await,
@@ -129,10 +129,10 @@ async fn change(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
 /// nothing is sent to an inactive endpoint.
 async fn recover(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
-    let wanted = confirm::wanted(form, now)?;
+    let wanted = confirmations::wanted(form, now)?;
     let endpoint = app.endpoints.view(tenant, id).await?;
-    if form.get("sure") != TICKED && confirm::is_needed(app, tenant, &endpoint, &wanted, now).await? {
-        return Ok(confirm::ask(id, form));
+    if form.get("sure") != TICKED && confirmations::is_needed(app, tenant, &endpoint, &wanted, now).await? {
+        return Ok(confirmations::ask(id, form));
     }
     let Wanted { mut time, missed } = wanted;
     if form.get("activate") == TICKED && !endpoint.active {

@@ -6,7 +6,7 @@ use crate::{
     accounts::{
         alerts::Alerts,
         api_keys::ApiKeys,
-        moving::{Left, Moved, Moves},
+        moves::{Left, Moved, Moves},
         organizations::Organizations,
         sessions::Device,
         users::User,

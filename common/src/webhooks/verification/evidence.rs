@@ -7,9 +7,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     diagnosis::{diagnose, is_unexplained},
-    known::{Known, Logged, Secrets, Sent},
+    facts::{Known, Logged, Secrets, Sent},
+    received_request::Seen,
     search::search,
-    seen::Seen,
     values::Values,
 };
 use crate::{

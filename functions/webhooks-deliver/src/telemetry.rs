@@ -22,7 +22,7 @@ use common::{
 };
 
 use crate::{
-    outgoing::{Due, Ended},
+    due_deliveries::{Due, Ended},
     record::Undone,
 };
 

@@ -4,9 +4,9 @@ use api::deliveries::{Settle, Settled, Settlement};
 use tokio::sync::mpsc;
 
 use super::{
-    done::Done,
-    news::pause,
-    show::{Show, Sum},
+    outcome::Done,
+    output::{Show, Sum},
+    status_changes::pause,
 };
 use crate::{calls::Api, failure::Failure};
 

@@ -7,7 +7,7 @@ use super::{
     health::NOTING,
     item::{ASKED_AT, TAKEN_AT, WEBHOOK_ENDPOINT_ID},
     kind::{Address, Pulled},
-    records::Endpoint,
+    store::Endpoint,
     table::{Endpoints, NOT_FOUND},
 };
 use crate::{

@@ -13,7 +13,7 @@ use common::{
 };
 use futures::future::join_all;
 
-use crate::outgoing::{Due, Ended};
+use crate::due_deliveries::{Due, Ended};
 
 /// The evidence of the attempts at a receiver.
 struct Seen<'a> {

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::Client;
 use crate::{
     accounts::{
         api_keys::ApiKeys,
-        invitations::{InvitationStatus, Invitations, Invited, received::Received},
+        invitations::{InvitationStatus, Invitations, Invited, received_invitations::Received},
         members::{Member, MemberIdOrEmail, Members, is_still},
         organizations,
         users::{

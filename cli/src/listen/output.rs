@@ -9,7 +9,7 @@ use api::{
 use serde_json::json;
 use url::Url;
 
-use super::done::Done;
+use super::outcome::Done;
 use crate::{
     clock,
     event_line::{EventLine, INDENT, page},

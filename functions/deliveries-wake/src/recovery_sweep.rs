@@ -7,7 +7,7 @@ use common::{
     id::{RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        log::{due::Sweeper, recovery::Recovery},
+        log::{due_rows::Sweeper, recovery::Recovery},
         recoveries::{THROTTLED, Turn},
     },
 };

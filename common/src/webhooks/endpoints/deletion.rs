@@ -2,7 +2,7 @@
 
 use super::{
     item::{TENANT_ID, WEBHOOK_ENDPOINT_ID},
-    logged::{DELETED, LOGGED, deleted},
+    log_shards::{DELETED, LOGGED, deleted},
     table::{Endpoints, key, record},
 };
 use crate::{

@@ -6,7 +6,7 @@ use rustack_sqs_model::input::{
 };
 use serde_json::{Value, json};
 
-use super::{Queues, refusal::Refusal};
+use super::{Queues, errors::Refusal};
 
 /// The maximum number of messages in a receive call.
 const MOST: i32 = 10;

@@ -15,8 +15,8 @@ use common::{
     webhooks::{
         endpoints::EndpointView,
         log::{
-            open::{Backlog, Open},
             recovery::Missed,
+            undelivered::{Backlog, Open},
         },
     },
 };

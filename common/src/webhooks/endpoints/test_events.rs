@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    audited,
+    audit_trail,
     item::{TESTED_AT, URL, WEBHOOK_ENDPOINT_ID},
     table::{Endpoints, NOT_FOUND, record},
 };
@@ -63,7 +63,7 @@ impl Endpoints {
                 .only_if(is_unchanged);
             let transaction = Transaction::new("testing an endpoint").update(count);
             let transaction = log.begin_in(transaction, log.first_row(tenant, test, None, now)).once(once);
-            let target = audited::target(id, record(&item).optional_text(URL));
+            let target = audit_trail::target(id, record(&item).optional_text(URL));
             let sample = [initial("event", sample.as_str())];
             let transaction =
                 transaction.record(recorder, Entry::new(Action::WebhookTested, tenant, target).with(sample))?;

@@ -1,6 +1,6 @@
 //! Counts of deliveries by status and hour.
 //!
-//! Undelivered deliveries are counted through their [index](super::open). The others in the totals of
+//! Undelivered deliveries are counted through their [index](super::undelivered). The others in the totals of
 //! an hour were delivered. Only deliveries that no total contains yet are read. A statement reads those in up to 50
 //! shards; if there are too many, queries read the rest, newest first, up to a bound. If older ones were not read, the
 //! counts include the start of the complete part. Tests are not counted.
@@ -15,11 +15,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_AT, LAST_MS, MS, STATUS},
-    open::{Backlog, Open},
     search::{Filter, KeyRange, id, moment},
     statement::{PARTITIONS, SUCCESSES},
     table::{Log, shard_key},
     totals::Totals,
+    undelivered::{Backlog, Open},
 };
 use crate::{
     aws::{
