@@ -15,7 +15,7 @@ use url::Url;
 use crate::{
     browser::{has_person, open},
     calls::{Api, Caller},
-    config::Waiting,
+    config::PendingLogin,
     failure::Failure,
     identity::identity,
     terminal::{note, note_json},
@@ -27,13 +27,13 @@ const PAUSE: Duration = Duration::from_secs(2);
 const LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// A request that is waiting for a person's approval.
-pub(crate) struct Request {
+pub(crate) struct LoginRequest {
     id: CliLoginId,
     secret: Secret,
     expires_at: Timestamp,
 }
 
-impl Request {
+impl LoginRequest {
     pub(crate) async fn create(api: &Api) -> Result<Self, Failure> {
         let created = api.call(&CliLoginCreate::new()).await?;
         Ok(Self { id: created.request_id, secret: created.secret, expires_at: created.expires_at })
@@ -68,14 +68,14 @@ impl Request {
     }
 }
 
-impl From<Request> for Waiting {
-    fn from(request: Request) -> Self {
+impl From<LoginRequest> for PendingLogin {
+    fn from(request: LoginRequest) -> Self {
         Self { request_id: request.id, secret: request.secret }
     }
 }
 
 /// Waits until the request is approved, and returns the API with the resulting session.
-pub(crate) async fn approved(api: &Api, Waiting { request_id, secret }: Waiting) -> Result<Api, Failure> {
+pub(crate) async fn approved(api: &Api, PendingLogin { request_id, secret }: PendingLogin) -> Result<Api, Failure> {
     let poll = CliLoginPoll::new(request_id, secret);
     let began = Instant::now();
     loop {
@@ -113,7 +113,7 @@ pub(crate) async fn with_session<T>(
         return Err(failure.hint("Add --no-browser, and open the printed address in a browser."));
     }
     let expected = if api.is_signed_in() { Some(identity(api).await?) } else { None };
-    let request = Request::create(api).await?;
+    let request = LoginRequest::create(api).await?;
     let page = request.page(&api.base);
     // Standard output is reserved for the result.
     if is_json {

@@ -61,12 +61,12 @@ pub(crate) struct Service {
     pub(crate) secrets: BTreeMap<EndpointId, Secret>,
     /// The pending login, which `login --complete` completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<PendingLogin>,
 }
 
 /// A login that is waiting for a person's approval.
 #[derive(Clone, Deserialize, Serialize)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingLogin {
     pub(crate) request_id: CliLoginId,
     pub(crate) secret: Secret,
 }

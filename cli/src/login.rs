@@ -9,11 +9,11 @@ use api::{
 use serde_json::json;
 
 use crate::{
-    approval::{Request, approved, end},
+    approval::{LoginRequest, approved, end},
     args::Login,
     browser::{has_person, open},
     calls::{Api, Caller},
-    config::{Config, Waiting},
+    config::{Config, PendingLogin},
     failure::Failure,
     identity::{Who, identity},
     input::hidden_line,
@@ -43,7 +43,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
                  approved it, `fanfare login --complete`.",
             ));
         }
-        let request = Request::create(api).await?;
+        let request = LoginRequest::create(api).await?;
         let page = request.page(&api.base);
         if login.no_wait || is_json {
             let origin = api.origin();
@@ -157,7 +157,7 @@ pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
 }
 
 /// Issues a key for this machine, once a person has approved the login.
-async fn issued_key(api: &Api, waiting: Waiting) -> Result<(Secret, Option<KeyId>), Failure> {
+async fn issued_key(api: &Api, waiting: PendingLogin) -> Result<(Secret, Option<KeyId>), Failure> {
     let session = approved(api, waiting).await?;
     let issued = issue(&session).await;
     end(&session).await;

@@ -26,14 +26,14 @@ const STOPPED: &str = "Stopped by Ctrl-C.";
 
 /// The number of deliveries by result.
 #[derive(Default)]
-struct Sum {
+struct ReplaySummary {
     accepted: usize,
     failed: usize,
     skipped: usize,
 }
 
 /// Zeros are omitted.
-impl fmt::Display for Sum {
+impl fmt::Display for ReplaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [("accepted", self.accepted), ("failed", self.failed), ("skipped", self.skipped)];
         let counts = counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}"));
@@ -50,7 +50,7 @@ struct Replayer<'a> {
     at: SignedAt,
     headers: Vec<(String, Secret)>,
     is_json: bool,
-    sum: Sum,
+    sum: ReplaySummary,
     /// The names of the endpoints' own headers that the requests lack.
     lacking: BTreeSet<String>,
 }
@@ -67,7 +67,8 @@ pub(crate) async fn run(api: &Api, network: &Network, replay: Replay, is_json: b
     let Replay { to, as_sent, headers, rate, insecure, .. } = replay;
     let http = network.client_of_program(insecure, program::IDLE)?;
     let at = if as_sent { SignedAt::LatestAttempt } else { SignedAt::Now };
-    let mut replayer = Replayer { api, http, to, at, headers, is_json, sum: Sum::default(), lacking: BTreeSet::new() };
+    let mut replayer =
+        Replayer { api, http, to, at, headers, is_json, sum: ReplaySummary::default(), lacking: BTreeSet::new() };
     let ended = {
         let mut stop = pin!(tokio::signal::ctrl_c());
         let mut all = pin!(replayer.all(&selected, Duration::from_secs(1) / rate));
@@ -119,10 +120,10 @@ impl Replayer<'_> {
             self.one(id).await?;
         }
         match (&self.sum, selected.len()) {
-            (Sum { failed: 0, skipped: 0, .. }, _) => Ok(()),
-            (Sum { failed: 0, .. }, 1) => Err(Failure::local("The delivery was not replayed.")),
+            (ReplaySummary { failed: 0, skipped: 0, .. }, _) => Ok(()),
+            (ReplaySummary { failed: 0, .. }, 1) => Err(Failure::local("The delivery was not replayed.")),
             (_, 1) => Err(Failure::local("The program did not accept the delivery.")),
-            (Sum { accepted, .. }, all) => {
+            (ReplaySummary { accepted, .. }, all) => {
                 Err(Failure::local(format!("Not accepted: {} of {all} deliveries.", all - accepted)))
             }
         }

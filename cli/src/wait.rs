@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const MOST: usize = 10;
 
 /// The jobs whose events are still missing, and those that have failed.
-struct Waiting<'a> {
+struct JobWait<'a> {
     api: &'a Api,
     is_json: bool,
     left: Vec<String>,
@@ -54,7 +54,7 @@ struct Finished {
 }
 
 pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) -> Result<(), Failure> {
-    let mut waiting = Waiting { api, is_json, left: Vec::new(), failed: Vec::new() };
+    let mut waiting = JobWait { api, is_json, left: Vec::new(), failed: Vec::new() };
     for job in jobs {
         if !waiting.left.contains(&job) {
             waiting.left.push(job);
@@ -94,7 +94,7 @@ pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) 
     }
 }
 
-impl Waiting<'_> {
+impl JobWait<'_> {
     /// Looks for the events of all jobs, and prints those that it finds.
     async fn search(&mut self, since: Option<&Timestamp>) -> Result<(), Failure> {
         let mut jobs = mem::take(&mut self.left).into_iter();

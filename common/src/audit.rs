@@ -14,7 +14,7 @@ pub use api::audit::{Action, Actor, ActorKind, Change, Target, TargetKind};
 
 pub(crate) use self::entry::{Entry, change, hidden, initial, target};
 pub use self::{
-    log::{AuditLog, Filter, Page},
-    recorder::{Origin, Recorder, Recording},
+    log::{AuditLog, EntryFilter, EntryPage},
+    recorder::{ChangeOrigin, Recorder, Recording},
     table::Position,
 };

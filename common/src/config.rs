@@ -7,11 +7,11 @@ use aws_smithy_runtime_api::client::http::SharedHttpClient;
 /// The source of a function's settings: in Lambda, the process environment; in the local runner and the tests, exactly
 /// the variables that the template sets for the function.
 pub struct Env {
-    lookup: Lookup,
+    lookup: ReadVariable,
     aws: Option<SharedHttpClient>,
 }
 
-type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+type ReadVariable = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Env {
     /// Reads settings from this process's environment.

@@ -13,9 +13,9 @@ use serde_json::value::RawValue;
 
 /// The members in order, including duplicates. Members whose names are not valid Unicode are omitted.
 #[derive(Debug)]
-pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+pub(crate) struct JsonMembers<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(MembersVisitor)
     }
@@ -24,18 +24,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 struct MembersVisitor;
 
 impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
+    type Value = JsonMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Members<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<JsonMembers<'de>, A::Error> {
         let mut members = Vec::new();
         while let Some((name, value)) = object.next_entry::<&RawValue, &RawValue>()? {
             members.extend(serde_json::from_str(name.get()).ok().map(|name| (name, value)));
         }
-        Ok(Members(members))
+        Ok(JsonMembers(members))
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn members_are_kept_as_written_regardless_of_their_values() {
         let text = r#" { "a" : 1e400 , "b":"\ud800", "\u0061":[1, {"c":"\udfff"}],"\ud800":1,"":null } "#;
-        let Members(members) = serde_json::from_str(text).expect("JSON");
+        let JsonMembers(members) = serde_json::from_str(text).expect("JSON");
         let members: Vec<_> = members.iter().map(|(name, value)| (name.as_str(), value.get())).collect();
         let expected = [("a", "1e400"), ("b", r#""\ud800""#), ("a", r#"[1, {"c":"\udfff"}]"#), ("", "null")];
         assert_eq!(members, expected);
@@ -56,7 +56,7 @@ mod tests {
     fn only_the_syntax_of_an_object_is_checked() {
         for text in ["[]", "null", "1", "\"a\"", "{", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#, r#"{"a":"\x"}"#, "{} {}"]
         {
-            assert!(serde_json::from_str::<Members<'_>>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<JsonMembers<'_>>(text).is_err(), "{text}");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Function {
     /// variables but does not add any. `requests` counts the function's requests to AWS.
     pub(crate) fn new(
         name: &str,
-        properties: &template::Function,
+        properties: &template::TemplateFunction,
         arn_prefix: &str,
         overrides: &HashMap<String, String>,
         lambda: &HashMap<String, String>,

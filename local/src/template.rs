@@ -23,7 +23,7 @@ static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_st
 /// The template's contents, with all references resolved.
 pub(crate) struct Template {
     /// The functions, by name.
-    pub(crate) functions: BTreeMap<String, Function>,
+    pub(crate) functions: BTreeMap<String, TemplateFunction>,
     /// The CORS configuration of the HTTP API, if it has one.
     pub(crate) cors: Option<CorsConfiguration>,
     /// The properties of each table, by name.
@@ -35,7 +35,7 @@ pub(crate) struct Template {
 /// A function's properties.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Function {
+pub(crate) struct TemplateFunction {
     pub(crate) memory_size: i32,
     /// The time in seconds.
     timeout: u64,
@@ -188,7 +188,7 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
     Ok(root)
 }
 
-impl Function {
+impl TemplateFunction {
     /// Returns the maximum duration of an invocation.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)

@@ -25,7 +25,7 @@ pub(super) struct Show {
     output: Output,
     /// The last printed hint of each target. It is repeated only after a response or another hint.
     hinted: HashMap<Url, String>,
-    sum: Sum,
+    sum: ListenSummary,
 }
 
 /// The output format.
@@ -40,13 +40,13 @@ pub(super) struct Output {
 
 /// The number of events by result.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sum {
+pub(super) struct ListenSummary {
     delivered: usize,
     failed: usize,
     released: usize,
 }
 
-impl Sum {
+impl ListenSummary {
     fn count(&mut self, done: &Done) {
         match &done.tried {
             None => self.released += 1,
@@ -57,7 +57,7 @@ impl Sum {
 }
 
 /// Zeros are omitted.
-impl fmt::Display for Sum {
+impl fmt::Display for ListenSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [("delivered", self.delivered), ("failed", self.failed), ("released", self.released)];
         let counts = counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}"));
@@ -68,11 +68,11 @@ impl fmt::Display for Sum {
 
 impl Show {
     pub(super) fn new(origin: String, output: Output) -> Self {
-        Self { origin, output, hinted: HashMap::new(), sum: Sum::default() }
+        Self { origin, output, hinted: HashMap::new(), sum: ListenSummary::default() }
     }
 
     /// The results so far.
-    pub(super) fn sum(&self) -> Sum {
+    pub(super) fn sum(&self) -> ListenSummary {
         self.sum
     }
 
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_summary_lists_only_results_that_occurred() {
-        let sum = |delivered, failed, released| Sum { delivered, failed, released }.to_string();
+        let sum = |delivered, failed, released| ListenSummary { delivered, failed, released }.to_string();
         assert_eq!(sum(0, 0, 0), "no events");
         assert_eq!(sum(3, 0, 1), "3 delivered, 1 released");
         assert_eq!(sum(0, 2, 0), "2 failed");

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::{
     outcome::Done,
-    output::{Show, Sum},
+    output::{ListenSummary, Show},
     status_changes::pause,
 };
 use crate::{calls::Api, failure::Failure};
@@ -25,7 +25,7 @@ impl Settler {
     }
 
     /// Settles events until the channel closes. Returns the number of events by result.
-    pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<Sum, Failure> {
+    pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<ListenSummary, Failure> {
         let mut next = None;
         while let Some(first) = match next.take() {
             Some(left) => Some(left),

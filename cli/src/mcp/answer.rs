@@ -14,9 +14,9 @@ const PAYLOAD: usize = 4000;
 const FAILURE: usize = 2000;
 
 /// A result, without terminal control characters, because some programs print it.
-pub(super) struct Answer(String);
+pub(super) struct ToolResult(String);
 
-impl Answer {
+impl ToolResult {
     pub(super) fn json(value: &impl Serialize) -> Result<Self, Failure> {
         let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
         Ok(Self(Untrusted::new(&json).terminal_json().into_owned()))
@@ -27,7 +27,7 @@ impl Answer {
     }
 }
 
-impl IntoContents for Answer {
+impl IntoContents for ToolResult {
     fn into_contents(self) -> Vec<ContentBlock> {
         vec![ContentBlock::text(self.0)]
     }

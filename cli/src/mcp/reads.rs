@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{
     Server,
-    answer::{Answer, Since, brief, payload},
+    answer::{Since, ToolResult, brief, payload},
     explanation::explained,
 };
 use crate::{args::Sought, endpoints, failure::Failure, identity::identity, ids};
@@ -117,14 +117,14 @@ struct Request {
 impl Server {
     /// Shows the organization, the user and the service that the other tools use.
     #[tool(annotations(title = "Show the organization", read_only_hint = true))]
-    async fn whoami(&self) -> Result<Answer, Failure> {
-        Answer::json(&identity(&self.api).await?)
+    async fn whoami(&self) -> Result<ToolResult, Failure> {
+        ToolResult::json(&identity(&self.api).await?)
     }
 
     /// Lists the webhook endpoints, up to 50: URL, events, and whether each is enabled, failing or disabled. An endpoint
     /// with `failing_since` accepts nothing. `active: false` means disabled: its deliveries are held.
     #[tool(annotations(title = "List endpoints", read_only_hint = true))]
-    async fn list_endpoints(&self, Parameters(sought): Parameters<Sought>) -> Result<Answer, Failure> {
+    async fn list_endpoints(&self, Parameters(sought): Parameters<Sought>) -> Result<ToolResult, Failure> {
         let mut found = self.api.call(&ListEndpoints::new()).await?.webhook_endpoints;
         let all = found.len();
         found.retain(|endpoint| endpoints::is_meant(endpoint, &sought));
@@ -132,18 +132,18 @@ impl Server {
         // Failing and disabled ones first.
         found.sort_by_key(|endpoint| (endpoint.active && endpoint.failing_since.is_none(), !endpoint.active));
         found.truncate(ENDPOINTS);
-        Answer::json(&json!({ "endpoints": found, "matching": matching, "all": all }))
+        ToolResult::json(&json!({ "endpoints": found, "matching": matching, "all": all }))
     }
 
     /// Shows the settings and the state of one endpoint. Secrets and the values of headers are never shown.
     #[tool(annotations(title = "Show an endpoint", read_only_hint = true))]
-    async fn get_endpoint(&self, Parameters(which): Parameters<OfEndpoint>) -> Result<Answer, Failure> {
-        Answer::json(&ids::whole_endpoint(&self.api, &which.endpoint).await?)
+    async fn get_endpoint(&self, Parameters(which): Parameters<OfEndpoint>) -> Result<ToolResult, Failure> {
+        ToolResult::json(&ids::whole_endpoint(&self.api, &which.endpoint).await?)
     }
 
     /// Lists deliveries, newest first. Use it to find the deliveries of a job, or those that failed.
     #[tool(annotations(title = "List deliveries", read_only_hint = true))]
-    async fn list_deliveries(&self, Parameters(sorted): Parameters<Sorted>) -> Result<Answer, Failure> {
+    async fn list_deliveries(&self, Parameters(sorted): Parameters<Sorted>) -> Result<ToolResult, Failure> {
         let Sorted { endpoint, status, event, job, workflow, outcome, since, until, limit, cursor } = sorted;
         let call = ListDeliveries {
             webhook_endpoint_id: ids::optional_endpoint(&self.api, endpoint.as_deref()).await?,
@@ -159,57 +159,57 @@ impl Server {
         };
         let found = crate::deliveries::listed(&self.api, call, limit.unwrap_or(PAGE).clamp(1, DELIVERIES)).await?;
         let deliveries: Vec<_> = found.deliveries.iter().map(brief).collect();
-        Answer::json(&json!({ "deliveries": deliveries, "next_cursor": found.next_cursor }))
+        ToolResult::json(&json!({ "deliveries": deliveries, "next_cursor": found.next_cursor }))
     }
 
     /// Shows a delivery with the beginning of its payload and its ten latest attempts, each with the receiver's response.
     #[tool(annotations(title = "Show a delivery", read_only_hint = true))]
-    async fn get_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<Answer, Failure> {
+    async fn get_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<ToolResult, Failure> {
         let found = self.api.call(&Get::new(ids::delivery(&self.api, &which.delivery).await?)).await?;
         let newest = found.attempts.get(found.attempts.len().saturating_sub(ATTEMPTS)..).unwrap_or_default();
         let payload = found.payload.as_deref().map(payload);
-        Answer::json(&json!({ "delivery": brief(&found.delivery), "payload": payload, "latest_attempts": newest }))
+        ToolResult::json(&json!({ "delivery": brief(&found.delivery), "payload": payload, "latest_attempts": newest }))
     }
 
     /// Explains in words why a delivery failed, is pending or is held, when its next attempt is due, and what can be done.
     #[tool(annotations(title = "Explain a delivery", read_only_hint = true))]
-    async fn explain_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<Answer, Failure> {
+    async fn explain_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<ToolResult, Failure> {
         let found = self.api.call(&Get::new(ids::delivery(&self.api, &which.delivery).await?)).await?;
         let endpoint = match &found.delivery.webhook_endpoint_id {
             Some(id) => self.endpoint(id.as_str()).await?,
             None => None,
         };
-        Ok(Answer::text(&explained(&found, endpoint.as_ref())))
+        Ok(ToolResult::text(&explained(&found, endpoint.as_ref())))
     }
 
     /// Finds out why a signature does not match: compares a request as the receiver saw it with the one that was sent.
     /// Names the cause, such as a body that was parsed and written again, and the first byte that differs.
     #[tool(annotations(title = "Verify a request", read_only_hint = true))]
-    async fn verify_request(&self, Parameters(request): Parameters<Request>) -> Result<Answer, Failure> {
+    async fn verify_request(&self, Parameters(request): Parameters<Request>) -> Result<ToolResult, Failure> {
         let Request { endpoint, headers, body, computed, received_at } = request;
         let id = ids::endpoint_or_only(&self.api, endpoint.as_deref()).await?;
         let received_at = received_at.map(|Since(time)| time);
         let call = Verify { computed, received_at, ..Verify::new(id, headers, STANDARD.encode(body)) };
-        Answer::json(&self.api.call(&call).await?)
+        ToolResult::json(&self.api.call(&call).await?)
     }
 
     /// Counts deliveries by status, and failures by reason, and shows the latest error and the progress of recoveries.
     /// `open` counts all deliveries that are pending, failed or held now, regardless of their age.
     #[tool(annotations(title = "Count deliveries", read_only_hint = true))]
-    async fn delivery_stats(&self, Parameters(counted): Parameters<Counted>) -> Result<Answer, Failure> {
+    async fn delivery_stats(&self, Parameters(counted): Parameters<Counted>) -> Result<ToolResult, Failure> {
         let webhook_endpoint_id = ids::optional_endpoint(&self.api, counted.endpoint.as_deref()).await?;
         let call = Count { webhook_endpoint_id, since: counted.since.map(|Since(since)| since) };
-        Answer::json(&self.api.call(&call).await?)
+        ToolResult::json(&self.api.call(&call).await?)
     }
 
     /// Lists the changes in the organization, newest first: who changed an endpoint, a key, a member or a setting, from
     /// what to what, and when. Only owners and organization keys may read them.
     #[tool(annotations(title = "List changes", read_only_hint = true))]
-    async fn list_changes(&self, Parameters(which): Parameters<Changes>) -> Result<Answer, Failure> {
+    async fn list_changes(&self, Parameters(which): Parameters<Changes>) -> Result<ToolResult, Failure> {
         let Changes { action, target, since, limit } = which;
         let limit = Some(limit.unwrap_or(PAGE).clamp(1, CHANGES));
         let since = since.map(|Since(since)| since);
-        Answer::json(&self.api.call(&ListChanges { action, target, since, limit, ..ListChanges::new() }).await?)
+        ToolResult::json(&self.api.call(&ListChanges { action, target, since, limit, ..ListChanges::new() }).await?)
     }
 }
 

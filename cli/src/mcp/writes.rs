@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     Server,
-    answer::{Answer, Since},
+    answer::{Since, ToolResult},
     reads::OfDelivery,
 };
 use crate::{failure::Failure, ids};
@@ -60,19 +60,19 @@ impl Server {
     /// Sends a delivery again, with the same payload and `webhook-id`. `explain_delivery` shows the result a few seconds
     /// later.
     #[tool(annotations(title = "Resend a delivery", destructive_hint = false))]
-    async fn resend_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<Answer, Failure> {
-        Answer::json(&self.api.call(&Resend::new(ids::delivery(&self.api, &which.delivery).await?)).await?)
+    async fn resend_delivery(&self, Parameters(which): Parameters<OfDelivery>) -> Result<ToolResult, Failure> {
+        ToolResult::json(&self.api.call(&Resend::new(ids::delivery(&self.api, &which.delivery).await?)).await?)
     }
 
     /// Resends all deliveries of a period that failed or were held, for instance after an outage of the receiver. Test the
     /// endpoint first. `delivery_stats` shows the progress.
     #[tool(annotations(title = "Recover deliveries", destructive_hint = false))]
-    async fn recover_deliveries(&self, Parameters(which): Parameters<Recovered>) -> Result<Answer, Failure> {
+    async fn recover_deliveries(&self, Parameters(which): Parameters<Recovered>) -> Result<ToolResult, Failure> {
         let Recovered { since: Since(since), until, endpoint, status, outcome, workflow } = which;
         let webhook_endpoint_id = ids::optional_endpoint(&self.api, endpoint.as_deref()).await?;
         let until = until.map(|Since(until)| until);
         let recover = Recover { webhook_endpoint_id, until, status, outcome, workflow, ..Recover::new(since) };
-        Answer::json(&self.api.call(&recover).await?)
+        ToolResult::json(&self.api.call(&recover).await?)
     }
 
     /// Sends a test event, or a sample of another event, to an endpoint. `explain_delivery` shows the result a few seconds
@@ -81,15 +81,15 @@ impl Server {
     async fn test_endpoint(
         &self,
         Parameters(Tested { endpoint, event }): Parameters<Tested>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ToolResult, Failure> {
         let id = ids::endpoint(&self.api, &endpoint).await?;
-        Answer::json(&self.api.call(&Test { event, ..Test::new(id) }).await?)
+        ToolResult::json(&self.api.call(&Test { event, ..Test::new(id) }).await?)
     }
 
     /// Enables or disables an endpoint. Enabling does not resend held deliveries; `recover_deliveries` does.
     #[tool(annotations(title = "Enable or disable an endpoint", idempotent_hint = true))]
-    async fn set_endpoint_active(&self, Parameters(which): Parameters<Switched>) -> Result<Answer, Failure> {
+    async fn set_endpoint_active(&self, Parameters(which): Parameters<Switched>) -> Result<ToolResult, Failure> {
         let id = ids::endpoint(&self.api, &which.endpoint).await?;
-        Answer::json(&self.api.call(&Update { active: Some(which.active), ..Update::new(id) }).await?)
+        ToolResult::json(&self.api.call(&Update { active: Some(which.active), ..Update::new(id) }).await?)
     }
 }

@@ -82,7 +82,7 @@ pub enum Purpose {
 
 /// A valid link.
 #[derive(Debug)]
-pub struct Link {
+pub struct ChangeLink {
     pub purpose: Purpose,
     pub user: User,
     /// The user's address after the link is used.
@@ -154,7 +154,7 @@ impl EmailChanges {
 
     /// Finds the link with this token. Returns `None` if the link is unknown, used or expired, or if a later request or
     /// an undo has voided it.
-    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Option<Link>> {
+    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Option<ChangeLink>> {
         let hash = token.hash();
         let found = get(&self.dynamodb, &self.tokens_table, token_key(&hash), "reading a change of an email").await?;
         let Some(found) = found else { return Ok(None) };
@@ -182,7 +182,7 @@ impl EmailChanges {
             }
             Purpose::Undo => user.email_undos.before(&hash).is_some(),
         };
-        Ok(works.then_some(Link { purpose, user, email, hash, created_at: record.parsed(CREATED_AT)?, session }))
+        Ok(works.then_some(ChangeLink { purpose, user, email, hash, created_at: record.parsed(CREATED_AT)?, session }))
     }
 
     /// Changes the user's address, and emails the old address a link that undoes the change. All sessions end, except
@@ -198,13 +198,13 @@ impl EmailChanges {
         device: &Device,
         base: &BaseUrl,
         now: Timestamp,
-    ) -> Result<Option<Link>> {
+    ) -> Result<Option<ChangeLink>> {
         let undo = Token::generate();
         for _ in 0..ATTEMPTS {
             let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Change) else {
                 return Ok(None);
             };
-            let Link { user, email, hash, session, .. } = &link;
+            let ChangeLink { user, email, hash, session, .. } = &link;
             let until = now.as_second() + HOLDS_SECONDS;
             let mark = self
                 .sessions
@@ -266,7 +266,7 @@ impl EmailChanges {
             let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Undo) else {
                 return Ok(None);
             };
-            let Link { user, email, hash, created_at, .. } = link;
+            let ChangeLink { user, email, hash, created_at, .. } = link;
             let Some(earlier) = user.email_undos.before(&hash) else { return Ok(None) };
             let Some(since) = self.users.two_factor_since(user.id).await? else { return Ok(None) };
             let is_newer = since.as_ref().is_some_and(|since| *since >= created_at);

@@ -17,7 +17,7 @@ use crate::{
         organizations::{self, Organization, slug_key},
         password::Hasher,
         sessions::Device,
-        signup::{Invitee, NewUser, Person, new_user},
+        signup::{Invitee, NewPerson, NewUser, new_user},
         token::{EXPIRES_AT, SecretHash, Token},
         users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk, user_key},
     },
@@ -53,12 +53,12 @@ pub struct Invitation {
 
 /// An invitation that can be accepted, with the hash of the secret in its link. Invitations from version 0.1.0 have no
 /// secret.
-pub struct Pending {
+pub struct PendingInvitation {
     pub invitation: Invitation,
     secret: Option<SecretHash>,
 }
 
-impl Pending {
+impl PendingInvitation {
     /// Whether `token` is the secret in the link, which proves access to the mailbox.
     pub fn is_proven_by(&self, token: Option<&Token>) -> bool {
         let hash = token.map(Token::hash);
@@ -283,7 +283,7 @@ impl Invitations {
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used.
-    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Pending> {
+    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<PendingInvitation> {
         let invitation = linked_item(&self.dynamodb, &self.invitations, &self.organizations, id, slug).await?;
         let record = Record::new("invitation", &invitation);
         let organization: TenantId = record.parsed(ORGANIZATION_ID)?;
@@ -299,7 +299,7 @@ impl Invitations {
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
         let secret = record.optional_text(SECRET_HASH).map(SecretHash::stored);
-        Ok(Pending { invitation: Invitation { id, email, organization, role, inviter }, secret })
+        Ok(PendingInvitation { invitation: Invitation { id, email, organization, role, inviter }, secret })
     }
 
     /// Creates a user in the organization that invited them. The token in the link verifies the user's email, because
@@ -321,7 +321,7 @@ impl Invitations {
         let is_proven = pending.is_proven_by(invitee.token.as_ref());
         let invitation = pending.invitation;
         let password = hasher.hash(invitee.password).await?;
-        let person = Person { name: invitee.name, email: invitation.email.clone(), password, device };
+        let person = NewPerson { name: invitee.name, email: invitation.email.clone(), password, device };
         let mut new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
         new.user.email_verified = is_proven;
         for _ in 0..ATTEMPTS {

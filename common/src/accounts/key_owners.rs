@@ -40,7 +40,7 @@ pub struct KeyOwners {
 }
 
 /// The holder of a key, and the user that a personal key acts for.
-type Found = (KeyHolder, Option<User>);
+type FoundKey = (KeyHolder, Option<User>);
 
 impl FromEnv for KeyOwners {
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
@@ -52,7 +52,7 @@ impl KeyOwners {
     /// Finds the holder of `key` and, for a personal key, the user that it acts for. Returns `None` if the key was
     /// never issued, has expired by `now`, or was revoked, or if its user or organization was deleted. The reads are
     /// strongly consistent.
-    pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<Found>> {
+    pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundKey>> {
         let hash = SecretHash::of(key.reveal());
         let seen = lock(&self.seen).get(&hash).cloned();
         let is_known = seen.is_some();
@@ -79,7 +79,7 @@ impl KeyOwners {
         self.keys.note_use(holder, address, now).await
     }
 
-    async fn read_in_turn(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<Found>> {
+    async fn read_in_turn(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<FoundKey>> {
         let Some(holder) = self.keys.holder(hash, now).await? else { return Ok(None) };
         Ok(match Second::of(&holder) {
             Second::User(user) => self.users.find(user).await?.map(|user| (holder, Some(user))),
@@ -87,7 +87,7 @@ impl KeyOwners {
         })
     }
 
-    async fn read_both(&self, hash: &SecretHash, second: &Second, now: Timestamp) -> Result<Option<Found>> {
+    async fn read_both(&self, hash: &SecretHash, second: &Second, now: Timestamp) -> Result<Option<FoundKey>> {
         let second = match second {
             Second::User(user) => self.users.item(*user),
             Second::Organization(id) => self.keys.organization_item(id),

@@ -52,7 +52,7 @@ impl MemberIdOrEmail {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum MemberChange {
     Role(Role),
     Removal,
 }
@@ -141,7 +141,7 @@ impl Members {
         named: &MemberIdOrEmail,
         role: Role,
     ) -> Result<Member> {
-        let mut member = self.change(recorder, by, named, Change::Role(role), None).await?;
+        let mut member = self.change(recorder, by, named, MemberChange::Role(role), None).await?;
         member.user.role = role;
         Ok(member)
     }
@@ -158,7 +158,7 @@ impl Members {
         named: &MemberIdOrEmail,
         keys: &ApiKeys,
     ) -> Result<Member> {
-        self.change(recorder, by, named, Change::Removal, Some(keys)).await
+        self.change(recorder, by, named, MemberChange::Removal, Some(keys)).await
     }
 
     /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
@@ -170,7 +170,7 @@ impl Members {
         recorder: &Recorder,
         by: &User,
         named: &MemberIdOrEmail,
-        change: Change,
+        change: MemberChange,
         keys: Option<&ApiKeys>,
     ) -> Result<Member> {
         for _ in 0..ATTEMPTS {
@@ -189,10 +189,10 @@ impl Members {
                 }
             }
             let is_owner = member.user.role == Role::Owner;
-            if !is_owner && change != Change::Removal {
+            if !is_owner && change != MemberChange::Removal {
                 return Err(Error::Forbidden(Refusal::OwnersOnly));
             }
-            if change == Change::Role(member.user.role) {
+            if change == MemberChange::Role(member.user.role) {
                 return Ok(member);
             }
             if !is_owner && writes()?.try_commit(&self.dynamodb).await? {
@@ -226,28 +226,28 @@ impl Members {
         recorder: &Recorder,
         by: &User,
         user: &User,
-        change: Change,
+        change: MemberChange,
         ended: &[audit::Change],
     ) -> Result<Transaction> {
         let action = match change {
-            Change::Role(_) => Action::MemberRoleChanged,
-            Change::Removal if by.id == user.id => Action::MemberLeft,
-            Change::Removal => Action::MemberRemoved,
+            MemberChange::Role(_) => Action::MemberRoleChanged,
+            MemberChange::Removal if by.id == user.id => Action::MemberLeft,
+            MemberChange::Removal => Action::MemberRemoved,
         };
         let entry = Entry::new(action, &user.organization, user.target());
         match change {
-            Change::Role(role) if role == user.role => {
+            MemberChange::Role(role) if role == user.role => {
                 let is_unchanged = is_still(user, user.role);
                 Ok(Transaction::new("changing a role").check(&self.users, pk(user_key(user.id)), is_unchanged))
             }
-            Change::Role(role) => {
+            MemberChange::Role(role) => {
                 let update = Update::of(&self.users, pk(user_key(user.id))).set(ROLE, text(role.as_str()));
                 let [old, new] = [user.role, role].map(|role| Some(role.to_string()));
                 Transaction::new("changing a role")
                     .update(update.only_if(is_still(user, user.role)))
                     .record(recorder, entry.with([change_of("role", old, new)]))
             }
-            Change::Removal => {
+            MemberChange::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
                 self.delete(Transaction::new("removing a member"), by, user)
                     .update(leaves)

@@ -45,12 +45,12 @@ pub struct Moved {
     pub invited: Invited,
     pub member: Member,
     /// The previous organization; `None` if the invitation had already been accepted.
-    pub left: Option<Left>,
+    pub left: Option<LeftOrganization>,
 }
 
 /// The organization that a user left.
 #[derive(Debug)]
-pub struct Left {
+pub struct LeftOrganization {
     pub organization: TenantId,
     /// Whether the organization was deleted because the user was its last member.
     pub has_ended: bool,
@@ -125,7 +125,7 @@ impl Moves {
             let writes = writes.record_all(recorder, ended.into_iter().chain([leaving, joining]))?;
             match writes.first_refused(&self.dynamodb).await? {
                 None => {
-                    let left = Some(Left { organization: current.organization, has_ended });
+                    let left = Some(LeftOrganization { organization: current.organization, has_ended });
                     let user = User {
                         organization: to,
                         role,

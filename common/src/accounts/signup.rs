@@ -67,7 +67,7 @@ pub struct Invitee {
 }
 
 /// A person who signs up, with or without an invitation.
-pub(crate) struct Person {
+pub(crate) struct NewPerson {
     pub name: Name,
     pub email: Email,
     pub password: PasswordHash,
@@ -78,8 +78,8 @@ pub(crate) struct Person {
 ///
 /// # Errors
 /// The session would end beyond the representable time.
-pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
-    let Person { name, email, password, device } = person;
+pub(crate) fn new_user(person: NewPerson, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
+    let NewPerson { name, email, password, device } = person;
     let (session_epoch, key_epoch) = (0, 0);
     let id = UserId::generate();
     let (email_verified, chose_email, pending_email) = (false, false, None);
@@ -147,7 +147,7 @@ impl Accounts {
             require_two_factor: false,
             created_at: now,
         };
-        let person = Person { name: founder.name, email: founder.email, password, device };
+        let person = NewPerson { name: founder.name, email: founder.email, password, device };
         let mut new = new_user(person, organization.id.clone(), Role::Owner, now)?;
         new.user.chose_email = true;
         new.notified = Some(organization.debug_notification_email.clone()).filter(|address| *address != new.user.email);

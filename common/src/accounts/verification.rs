@@ -57,7 +57,7 @@ crate::from_env! {
 
 /// The state of the token in a link.
 #[derive(Debug)]
-pub enum Link {
+pub enum LinkState {
     /// The token verifies this user's address.
     Valid(Box<User>),
     /// The token has already verified its user's address.
@@ -113,23 +113,23 @@ impl Verifications {
     }
 
     /// Reads the state of the link with this token.
-    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Link> {
+    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<LinkState> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
-        let Some(found) = found else { return Ok(Link::Invalid) };
+        let Some(found) = found else { return Ok(LinkState::Invalid) };
         let record = Record::new("verification", &found);
         let kind = record.text(KIND)?;
         if ![EMAIL_VERIFICATION, USED].contains(&kind) || record.number(EXPIRES_AT)? <= now.as_second() {
-            return Ok(Link::Invalid);
+            return Ok(LinkState::Invalid);
         }
         let id: UserId = record.parsed(USER_ID)?;
         let user = get(&self.dynamodb, &self.users, pk(user_key(id)), "reading a user").await?;
-        let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(Link::Invalid) };
+        let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(LinkState::Invalid) };
         // Tokens from version 0.1.0 do not contain the address.
         let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
         Ok(match kind {
-            _ if sent_to != *user.email_to_verify() => Link::Invalid,
-            USED => Link::Used,
-            _ => Link::Valid(Box::new(user)),
+            _ if sent_to != *user.email_to_verify() => LinkState::Invalid,
+            USED => LinkState::Used,
+            _ => LinkState::Valid(Box::new(user)),
         })
     }
 
@@ -146,9 +146,9 @@ impl Verifications {
         token: &Token,
         organizations: &Organizations,
         now: Timestamp,
-    ) -> Result<Link> {
+    ) -> Result<LinkState> {
         let user = match self.link(token, now).await? {
-            Link::Valid(user) => user,
+            LinkState::Valid(user) => user,
             other => return Ok(other),
         };
         let is_current = KIND.equals(text(EMAIL_VERIFICATION)).and(EXPIRES_AT.is_above(number(now.as_second())));
@@ -179,12 +179,12 @@ impl Verifications {
             writes = writes.record(recorder, entry.with(replaced))?;
         }
         if writes.try_commit(&self.dynamodb).await? {
-            return Ok(Link::Valid(user));
+            return Ok(LinkState::Valid(user));
         }
         if *new != user.email && self.is_taken(new).await? {
             return Err(Error::Conflict(Conflict::EmailTaken));
         }
-        self.link(token, now).await.map(|link| if let Link::Valid(_) = link { Link::Invalid } else { link })
+        self.link(token, now).await.map(|link| if let LinkState::Valid(_) = link { LinkState::Invalid } else { link })
     }
 }
 

@@ -28,13 +28,13 @@ use crate::{
 /// The idempotency key of a call, with the hash of the call's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    key: Hash,
-    fields: Hash,
+    key: InputHash,
+    fields: InputHash,
 }
 
 /// A SHA-256 hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hash([u8; 32]);
+pub struct InputHash([u8; 32]);
 
 crate::from_env! {
     /// The remembered calls. They are in the endpoint table, because a response may contain an endpoint's secret.
@@ -71,22 +71,22 @@ attributes! { FIELDS = "fields", ANSWER = "answer", }
 
 impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
-    pub fn parse(header: &[u8], fields: Hash) -> Result<Self, Vec<Problem>> {
+    pub fn parse(header: &[u8], fields: InputHash) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(header.len(), 1, 255));
         if !header.iter().all(u8::is_ascii_graphic) {
             problems.push(Problem::format("Must be visible ASCII characters"));
         }
-        if problems.is_empty() { Ok(Self { key: Hash::of(header), fields }) } else { Err(problems) }
+        if problems.is_empty() { Ok(Self { key: InputHash::of(header), fields }) } else { Err(problems) }
     }
 }
 
-impl Hash {
+impl InputHash {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for InputHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
     }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_key_is_1_to_255_visible_ascii_characters() {
-        let parse = |header: &[u8]| IdempotencyKey::parse(header, Hash::of(b"fields"));
+        let parse = |header: &[u8]| IdempotencyKey::parse(header, InputHash::of(b"fields"));
         for good in [b"a".as_slice(), b"!~", &[b'x'; 255]] {
-            assert_eq!(parse(good), Ok(IdempotencyKey { key: Hash::of(good), fields: Hash::of(b"fields") }));
+            assert_eq!(parse(good), Ok(IdempotencyKey { key: InputHash::of(good), fields: InputHash::of(b"fields") }));
         }
         for (bad, codes) in [
             (b"".as_slice(), vec![IssueCode::TooSmall]),

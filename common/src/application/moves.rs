@@ -6,7 +6,7 @@ use crate::{
     accounts::{
         alerts::Alerts,
         api_keys::ApiKeys,
-        moves::{Left, Moved, Moves},
+        moves::{LeftOrganization, Moved, Moves},
         organizations::Organizations,
         sessions::Device,
         users::User,
@@ -59,7 +59,7 @@ impl Moving {
         Ok(moved)
     }
 
-    async fn clean_up(&self, user: &User, left: &Left, now: Timestamp) {
+    async fn clean_up(&self, user: &User, left: &LeftOrganization, now: Timestamp) {
         let deleted = if left.has_ended {
             self.endpoints.delete_all(&left.organization, self.retention.end(now)).await.map(drop)
         } else {

@@ -17,7 +17,7 @@ use crate::{
 
 /// The conditions that entries must meet. Unset fields match every entry.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct EntryFilter {
     /// Only changes at this time or later.
     pub since: Option<Timestamp>,
     /// Only changes before this time.
@@ -32,7 +32,7 @@ pub struct Filter {
 
 /// A page of entries, newest first.
 #[derive(Debug)]
-pub struct Page {
+pub struct EntryPage {
     /// The entries. A page can be empty even if there is a next page.
     pub entries: Vec<api::audit::Entry>,
     /// The start of the next page, if there may be one.
@@ -57,18 +57,18 @@ impl AuditLog {
     pub async fn list(
         &self,
         organization: &TenantId,
-        wanted: &Filter,
+        wanted: &EntryFilter,
         cursor: Option<Position>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Page> {
+    ) -> Result<EntryPage> {
         let oldest = Timestamp::from_second(now.as_second() - KEPT_SECONDS).map_err(Error::internal("a year ago"))?;
         let from = Position::start_of(wanted.since.map_or(oldest, |since| since.max(oldest)));
         let until = wanted.until.map(Position::start_of);
         let end = [until, cursor].into_iter().flatten().min();
         let to = end.map_or(Position::LAST, Position::previous);
         if to < from {
-            return Ok(Page { entries: Vec::new(), next: None });
+            return Ok(EntryPage { entries: Vec::new(), next: None });
         }
         let keys = TENANT_ID.equals(text(organization)).and(ENTRY.is_between(text(from), text(to)));
         let conditions = [
@@ -92,7 +92,7 @@ impl AuditLog {
         found.truncate(limit);
         let last = if is_longer { found.last().map(|(item, _)| *item) } else { answer.last_evaluated_key.as_ref() };
         let next = last.map(position).transpose()?;
-        Ok(Page { entries: found.into_iter().map(|(_, entry)| entry).collect(), next })
+        Ok(EntryPage { entries: found.into_iter().map(|(_, entry)| entry).collect(), next })
     }
 }
 

@@ -22,14 +22,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Recorder {
     table: Arc<str>,
-    origin: Origin,
+    origin: ChangeOrigin,
     /// The actions that the route declares; `None` outside of routes.
     declared: Option<&'static [Action]>,
 }
 
 /// The actor of a change, and the actor's client.
 #[derive(Clone, Debug, Default)]
-pub struct Origin {
+pub struct ChangeOrigin {
     /// The actor, if known before the change.
     pub actor: Option<Actor>,
     /// The address of the actor's client.
@@ -44,7 +44,7 @@ pub trait Recording: Clone + Send + Sync + 'static {
     fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError>;
 
     /// Returns a recorder like this one, but with a different origin of changes.
-    fn with(&self, origin: impl FnOnce() -> Origin) -> Self;
+    fn with(&self, origin: impl FnOnce() -> ChangeOrigin) -> Self;
 }
 
 impl Recording for () {
@@ -52,7 +52,7 @@ impl Recording for () {
         Ok(())
     }
 
-    fn with(&self, _: impl FnOnce() -> Origin) -> Self {}
+    fn with(&self, _: impl FnOnce() -> ChangeOrigin) -> Self {}
 }
 
 impl Recording for Recorder {
@@ -60,7 +60,7 @@ impl Recording for Recorder {
         Ok(Self { declared: Some(declared), ..Self::system(env)? })
     }
 
-    fn with(&self, origin: impl FnOnce() -> Origin) -> Self {
+    fn with(&self, origin: impl FnOnce() -> ChangeOrigin) -> Self {
         Self { origin: origin(), ..self.clone() }
     }
 }
@@ -68,7 +68,7 @@ impl Recording for Recorder {
 impl Recorder {
     /// The recorder for changes by the service itself.
     pub fn system(env: &Env) -> Result<Self, ConfigError> {
-        Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: Origin::default(), declared: None })
+        Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: ChangeOrigin::default(), declared: None })
     }
 }
 
@@ -93,7 +93,7 @@ impl Transaction {
         }
         // A change by the service must not be attributed to the caller's client.
         let has_client = !is_from_outside && actor.kind != ActorKind::System;
-        let client = if has_client { origin.clone() } else { Origin::default() };
+        let client = if has_client { origin.clone() } else { ChangeOrigin::default() };
         let now = Timestamp::now();
         let actor_id = actor.id.clone();
         let entry = api::audit::Entry {

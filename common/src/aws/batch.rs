@@ -30,14 +30,14 @@ pub(crate) const CONCURRENCY: usize = 16;
 pub(crate) const ROUNDS: u32 = 5;
 
 /// The items of a batch that were not written or read.
-pub(crate) struct Left<T> {
+pub(crate) struct Unprocessed<T> {
     /// The labels of writes, or the keys of reads.
     pub(crate) items: Vec<T>,
     /// The error of the call; `None` if DynamoDB did not process these items in any round.
     pub(crate) error: Option<Error>,
 }
 
-impl<T> Left<T> {
+impl<T> Unprocessed<T> {
     fn into_error(self, doing: &'static str) -> Error {
         self.error.unwrap_or_else(|| {
             crate::log!("aws.throttled", doing);
@@ -94,7 +94,7 @@ pub(crate) fn write_all<L>(
     writes: Vec<(L, WriteRequest)>,
     doing: &'static str,
     is_of: impl Fn(&L, &WriteRequest) -> bool + Copy,
-) -> impl Stream<Item = Result<(), Left<L>>> {
+) -> impl Stream<Item = Result<(), Unprocessed<L>>> {
     let calls = by_size(writes).into_iter().map(move |batch| async move {
         let (mut left, mut requests): (Vec<L>, Vec<_>) = batch.into_iter().unzip();
         for round in 0..ROUNDS {
@@ -104,7 +104,7 @@ pub(crate) fn write_all<L>(
                 Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default(),
                 Err(error) => match failure(doing)(error) {
                     Error::Busy => requests,
-                    error => return Err(Left { items: left, error: Some(error) }),
+                    error => return Err(Unprocessed { items: left, error: Some(error) }),
                 },
             };
             if requests.is_empty() {
@@ -112,7 +112,7 @@ pub(crate) fn write_all<L>(
             }
             left.retain(|label| requests.iter().any(|request| is_of(label, request)));
         }
-        Err(Left { items: left, error: None })
+        Err(Unprocessed { items: left, error: None })
     });
     stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
 }
@@ -138,7 +138,7 @@ pub(crate) fn read_all(
     keys: Vec<Item>,
     is_consistent: bool,
     doing: &'static str,
-) -> impl Stream<Item = (Vec<Item>, Option<Left<Item>>)> {
+) -> impl Stream<Item = (Vec<Item>, Option<Unprocessed<Item>>)> {
     let calls = batches(keys, READS).map(move |mut keys| async move {
         let mut items = Vec::new();
         for round in 0..ROUNDS {
@@ -147,7 +147,7 @@ pub(crate) fn read_all(
             let call = dynamodb.batch_get_item().request_items(table, wanted);
             let answer = match Box::pin(call.send()).await {
                 Ok(answer) => answer,
-                Err(error) => return (items, Some(Left { items: keys, error: Some(failure(doing)(error)) })),
+                Err(error) => return (items, Some(Unprocessed { items: keys, error: Some(failure(doing)(error)) })),
             };
             items.extend(answer.responses.unwrap_or_default().remove(table).unwrap_or_default());
             match answer.unprocessed_keys.unwrap_or_default().remove(table) {
@@ -155,7 +155,7 @@ pub(crate) fn read_all(
                 Some(left_out) => keys = left_out.keys,
             }
         }
-        (items, Some(Left { items: keys, error: None }))
+        (items, Some(Unprocessed { items: keys, error: None }))
     });
     stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
 }

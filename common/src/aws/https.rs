@@ -44,7 +44,7 @@ impl HttpClient for Https {
     /// Uses the first caller's settings for all clients. All of them have the same settings (see `clients`).
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.connector.get_or_init(|| {
-            let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;
+            let pool = AwsPool::new(settings, self.has_tls).map_err(|error| error.to_string())?;
             Ok(SharedHttpConnector::new(pool))
         });
         match connector {
@@ -65,9 +65,9 @@ impl HttpConnector for NoCertificates {
 }
 
 #[derive(Debug)]
-struct Pool(Client<HttpsConnector<Tcp>, SdkBody>);
+struct AwsPool(Client<HttpsConnector<Tcp>, SdkBody>);
 
-impl Pool {
+impl AwsPool {
     fn new(settings: &HttpConnectorSettings, has_tls: bool) -> io::Result<Self> {
         let mut tcp = Tcp::new();
         tcp.enforce_http(false);
@@ -85,7 +85,7 @@ impl Pool {
     }
 }
 
-impl HttpConnector for Pool {
+impl HttpConnector for AwsPool {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let mut request = match request.try_into_http1x() {
             Ok(request) => request,

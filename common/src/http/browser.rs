@@ -21,7 +21,7 @@ pub const AGAIN: &str = "again";
 pub const LOST: &str = "lost";
 
 /// The input that is lost if the sender of a request has to sign in first.
-enum Sent {
+enum LostInput {
     Nothing,
     /// A form whose fields cannot be restored.
     Form,
@@ -29,7 +29,7 @@ enum Sent {
     Fields(String),
 }
 
-impl Sent {
+impl LostInput {
     fn of(request: &Request) -> Self {
         match kept(request) {
             Some(fields) => Self::Fields(fields),
@@ -67,15 +67,15 @@ fn kept(request: &Request) -> Option<String> {
 /// visitor without a verified address is redirected to the page that shows where the link was sent. A visitor who lacks
 /// a required second factor is redirected to the page for setting one up.
 pub(super) fn error_reply(request: &Request) -> ErrorReply {
-    let (back, sent) = (request.target(), Sent::of(request));
+    let (back, sent) = (request.target(), LostInput::of(request));
     Box::new(move |error| match error {
         HttpError::Domain(Error::Unauthorized) => {
             let mut query = form_urlencoded::Serializer::new(String::new());
             query.append_pair("next", &back);
             match sent {
-                Sent::Fields(kept) => return Page::of_lost_session(&back, &kept).into(),
-                Sent::Form => _ = query.append_pair("did", LOST),
-                Sent::Nothing => {}
+                LostInput::Fields(kept) => return Page::of_lost_session(&back, &kept).into(),
+                LostInput::Form => _ = query.append_pair("did", LOST),
+                LostInput::Nothing => {}
             }
             Reply::Redirect { to: format!("/signin?{}", query.finish()), cookies: Vec::new() }
         }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     accounts::{attempts::ClientAddress, sessions::Device, token::Token},
-    audit::{Actor, Origin},
+    audit::{Actor, ChangeOrigin},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
 };
@@ -65,9 +65,9 @@ impl Call<()> {
     }
 
     /// The origin of changes by this call's caller, `actor`.
-    pub(super) fn origin(&self, actor: Option<Actor>) -> Origin {
+    pub(super) fn origin(&self, actor: Option<Actor>) -> ChangeOrigin {
         let Device { address, agent } = self.device();
-        Origin { actor, ip: Some(address.to_string()), user_agent: agent }
+        ChangeOrigin { actor, ip: Some(address.to_string()), user_agent: agent }
     }
 
     pub(super) fn by<C, R>(self, caller: C, recorder: R) -> Call<C, R> {

@@ -11,7 +11,7 @@ use super::json::{Json, Object};
 #[cfg(feature = "openapi")]
 use super::shapes::FieldDescriptions;
 use crate::{
-    application::idempotency::{Hash, IdempotencyKey},
+    application::idempotency::{IdempotencyKey, InputHash},
     error::{Error, Result},
     issue::{Issue, IssueCode, MemberProblem, Problem},
     patch::Patch,
@@ -33,7 +33,7 @@ pub struct Fields {
     values: Object,
     issues: Vec<Issue>,
     /// The call's idempotency key, and the hash of all values.
-    key: Option<(HeaderValue, Hash)>,
+    key: Option<(HeaderValue, InputHash)>,
     #[cfg(feature = "openapi")]
     description: Option<FieldDescriptions>,
 }
@@ -384,10 +384,10 @@ impl Fields {
 }
 
 /// The hash of all values, independent of their order.
-fn hash(values: &Object) -> Hash {
+fn hash(values: &Object) -> InputHash {
     let sorted: BTreeMap<_, _> = values.iter().collect();
     #[expect(clippy::expect_used, reason = "strings, numbers and booleans are JSON")]
-    Hash::of(&serde_json::to_vec(&sorted).expect("JSON"))
+    InputHash::of(&serde_json::to_vec(&sorted).expect("JSON"))
 }
 
 #[cfg(test)]

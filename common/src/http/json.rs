@@ -10,7 +10,7 @@ use api::MAX_ELEMENTS;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::value::RawValue;
 
-use crate::json_members::Members;
+use crate::json_members::JsonMembers;
 
 /// A JSON value. Serialized only for hashing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,7 +91,7 @@ fn number(text: &str) -> Json {
 }
 
 fn members(object: &RawValue) -> Vec<(String, &RawValue)> {
-    serde_json::from_str(object.get()).map_or_else(|_not_an_object| Vec::new(), |Members(members)| members)
+    serde_json::from_str(object.get()).map_or_else(|_not_an_object| Vec::new(), |JsonMembers(members)| members)
 }
 
 impl Document {
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Document {
 
 impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Members(members) = Members::deserialize(deserializer)?;
+        let JsonMembers(members) = JsonMembers::deserialize(deserializer)?;
         match members.iter().rev().find(|(name, _)| name == "json") {
             Some((_, value)) => Ok(Self(Document::read(value))),
             // Ignoring fields outside of the envelope would hide the sender's mistake.

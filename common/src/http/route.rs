@@ -39,8 +39,8 @@ pub struct Route<A, W = Callers, R = ()> {
 }
 
 /// Builds the part that answers calls, from the settings and the changes that the route records.
-type Start<A, W> = Box<dyn FnOnce(&Env, &'static [Action]) -> Result<Answer<A, W>, ConfigError> + Send + Sync>;
-type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
+type Start<A, W> = Box<dyn FnOnce(&Env, &'static [Action]) -> Result<AnswerCall<A, W>, ConfigError> + Send + Sync>;
+type AnswerCall<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
@@ -129,7 +129,7 @@ impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
             let output = handle(app, call, input);
             Ok(Box::pin(async move { output.await?.reply(wire) }))
         });
-        let start = move |env: &Env, records| -> Result<Answer<A, W>, ConfigError> {
+        let start = move |env: &Env, records| -> Result<AnswerCall<A, W>, ConfigError> {
             let recorder = R::of_route(env, records)?;
             Ok(Box::new(move |app, callers, call, wire| {
                 let (handle, recorder) = (Arc::clone(&handle), recorder.clone());

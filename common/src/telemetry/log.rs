@@ -47,7 +47,7 @@ fn is_event(metadata: &Metadata<'_>) -> bool {
 struct Lines;
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonLine<'a> {
     timestamp: String,
     level: &'a str,
     #[serde(flatten)]
@@ -64,11 +64,11 @@ where
         let metadata = event.metadata();
         if metadata.target() == metrics::TARGET {
             // CloudWatch recognizes a metric only if the line consists of nothing but its JSON.
-            let mut message = Message(String::new());
+            let mut message = MessageVisitor(String::new());
             event.record(&mut message);
             return writeln!(writer, "{}", message.0);
         }
-        let line = Line {
+        let line = JsonLine {
             timestamp: Timestamp::now().to_string(),
             level: metadata.level().as_str(),
             fields: event.field_map(),
@@ -78,9 +78,9 @@ where
     }
 }
 
-struct Message(String);
+struct MessageVisitor(String);
 
-impl Visit for Message {
+impl Visit for MessageVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

@@ -29,8 +29,8 @@ mod url_remarks;
 mod view;
 
 pub use self::{
-    attempts::Attempts,
-    changes::{Change, NewEndpoint},
+    attempts::EndpointAttempts,
+    changes::{EndpointChange, NewEndpoint},
     concurrency::Concurrency,
     drain_state::Draining,
     gate::{Gate, Gated, SECOND, Shown},

@@ -22,7 +22,7 @@ pub mod storm;
 mod table;
 
 pub use self::{
-    failing_workflow::{Count, FULL, Failing, NoticeStep},
+    failing_workflow::{FULL, Failing, FailureCount, NoticeStep},
     failure::{FailedJob, FailureId, JobFailure, Workflow, WorkflowKey},
     quota::{MAILS_A_DAY, NOTICES_A_DAY, Quota},
     table::JobFailures,

@@ -26,11 +26,11 @@ use url::{Host, Position, Url};
 pub use self::{
     answer::Posted,
     dialer::{Connect, Network, Stream},
-    lookups::Lookup,
+    lookups::Resolve,
     tls::{system_tls, tls},
 };
 use self::{
-    answer::Read,
+    answer::ResponseReader,
     cause::{HTTP_2, INCOMPLETE, cause_of, is_caused_by},
     connection::{Connection, Meter, Metered, TooMuch},
     dialer::{DialError, Dialer, LookupError},
@@ -177,7 +177,7 @@ impl Client {
         let url = post.target.url.url();
         let (origin, read) = (
             post.target.url.origin(),
-            Read { url, headers: post.target.headers, bytes: post.body.0.len(), now, deadline },
+            ResponseReader { url, headers: post.target.headers, bytes: post.body.0.len(), now, deadline },
         );
         let (idle, turn) = match self.pool.take(origin) {
             Some(idle) => (Some(idle), None),

@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The JSON of a message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Wire<'a> {
+enum MessageJson<'a> {
     Attempt {
         tenant_id: Cow<'a, str>,
         delivery_id: Cow<'a, str>,
@@ -140,21 +140,21 @@ pub fn parse_message(text: &str) -> Result<Message, Malformed> {
     let tenant_of = |id: &str| id.parse().map_err(|_not_an_id| wrong("tenant_id"));
     let delivery_of = |id: &str| id.parse().map_err(|_not_an_id| wrong("delivery_id"));
     match serde_json::from_str(text).map_err(malformed)? {
-        Wire::Attempt { tenant_id, delivery_id, attempt } => {
+        MessageJson::Attempt { tenant_id, delivery_id, attempt } => {
             Ok(Message::Attempts(tenant_of(&tenant_id)?, vec![(delivery_of(&delivery_id)?, attempt)]))
         }
-        Wire::Attempts { attempts, .. } if attempts.is_empty() => Err(wrong("attempts")),
-        Wire::Attempts { tenant_id, attempts } => {
+        MessageJson::Attempts { attempts, .. } if attempts.is_empty() => Err(wrong("attempts")),
+        MessageJson::Attempts { tenant_id, attempts } => {
             let attempts = attempts.iter().map(|each| Ok((delivery_of(&each.delivery_id)?, each.attempt)));
             Ok(Message::Attempts(tenant_of(&tenant_id)?, attempts.collect::<Result<_, _>>()?))
         }
-        Wire::Drain { tenant_id, drain, at, after } => {
+        MessageJson::Drain { tenant_id, drain, at, after } => {
             let drain = drain.parse().map_err(|_not_a_drain| wrong("drain"))?;
             let after = after.map(|after| after.parse().map_err(|_not_a_receiver| wrong("after"))).transpose()?;
             let at = Timestamp::from_millisecond(at);
             Ok(Message::Drain(DrainMessage { tenant: tenant_of(&tenant_id)?, drain, at, after }))
         }
-        Wire::Recovery { tenant_id, recovery_id } => {
+        MessageJson::Recovery { tenant_id, recovery_id } => {
             let id = recovery_id.parse().map_err(|_not_an_id| wrong("recovery_id"))?;
             Ok(Message::Recovery(tenant_of(&tenant_id)?, id))
         }
@@ -172,7 +172,7 @@ impl Message {
     fn written(&self) -> Result<String> {
         let wire = match self {
             // Version 0.1.0 reads this form only.
-            Self::Attempts(tenant, due) if let [(id, attempt)] = due.as_slice() => Wire::Attempt {
+            Self::Attempts(tenant, due) if let [(id, attempt)] = due.as_slice() => MessageJson::Attempt {
                 tenant_id: tenant.as_str().into(),
                 delivery_id: id.to_string().into(),
                 attempt: *attempt,
@@ -180,16 +180,16 @@ impl Message {
             Self::Attempts(tenant, due) => {
                 let attempts =
                     due.iter().map(|(id, attempt)| Numbered { delivery_id: id.to_string().into(), attempt: *attempt });
-                Wire::Attempts { tenant_id: tenant.as_str().into(), attempts: attempts.collect() }
+                MessageJson::Attempts { tenant_id: tenant.as_str().into(), attempts: attempts.collect() }
             }
-            Self::Drain(DrainMessage { tenant, drain, at, after }) => Wire::Drain {
+            Self::Drain(DrainMessage { tenant, drain, at, after }) => MessageJson::Drain {
                 tenant_id: tenant.as_str().into(),
                 drain: drain.as_str().into(),
                 at: at.as_millisecond(),
                 after: after.map(|after| after.to_string().into()),
             },
             Self::Recovery(tenant, id) => {
-                Wire::Recovery { tenant_id: tenant.as_str().into(), recovery_id: id.to_string().into() }
+                MessageJson::Recovery { tenant_id: tenant.as_str().into(), recovery_id: id.to_string().into() }
             }
         };
         serde_json::to_string(&wire).map_err(Error::internal("writing a message"))

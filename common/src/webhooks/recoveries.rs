@@ -34,7 +34,7 @@ pub struct Recoveries {
 
 /// The step after a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RecoveryStep {
     /// Another page follows.
     More,
     /// The recovery is done.
@@ -57,8 +57,8 @@ impl Recoveries {
         let mut throttled = 0;
         while Instant::now() < end {
             match self.turn(tenant, id, Timestamp::now(), end).await {
-                Ok(Turn::More) => throttled = 0,
-                Ok(Turn::Done | Turn::Waits) => return Ok(()),
+                Ok(RecoveryStep::More) => throttled = 0,
+                Ok(RecoveryStep::Done | RecoveryStep::Waits) => return Ok(()),
                 Err(Error::Busy) if throttled < THROTTLED => throttled += 1,
                 Err(error) => return Err(error),
             }
@@ -70,15 +70,21 @@ impl Recoveries {
     ///
     /// # Errors
     /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery should wait.
-    pub async fn turn(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp, end: Instant) -> Result<Turn> {
-        let Some(mut recovery) = self.log.take_recovery(tenant, id, now).await? else { return Ok(Turn::Waits) };
+    pub async fn turn(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp, end: Instant) -> Result<RecoveryStep> {
+        let Some(mut recovery) = self.log.take_recovery(tenant, id, now).await? else { return Ok(RecoveryStep::Waits) };
         let turn = self.resend(tenant, &mut recovery, now, end).await;
         // Saved after an error, too: the resent deliveries are pending now, so a repeated page would not find them.
         self.log.save_recovery(tenant, &recovery).await?;
         turn
     }
 
-    async fn resend(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp, end: Instant) -> Result<Turn> {
+    async fn resend(
+        &self,
+        tenant: &TenantId,
+        recovery: &mut Recovery,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<RecoveryStep> {
         let endpoints = self.endpoints_of(tenant, recovery).await?;
         let active = endpoints.iter().filter(|endpoint| endpoint.active);
         let active = active.map(|endpoint| Active { shards: endpoint.shards(), is_pull: endpoint.kind == Kind::Pull });
@@ -90,7 +96,7 @@ impl Recoveries {
         }
         if !page.ids.is_empty() {
             let paced = self.log.pace_recovery(tenant, page.ids.len(), recovery.is_new(), now).await?;
-            let Some(start) = paced else { return Ok(Turn::Waits) };
+            let Some(start) = paced else { return Ok(RecoveryStep::Waits) };
             let span = EACH * u32::try_from(page.ids.len()).unwrap_or(u32::MAX);
             let due = || start.after(span.mul_f64(random::fraction()));
             let (resent, rest) = self.log.resend_missed(tenant, recovery, &page.ids, due, now).await;
@@ -105,7 +111,7 @@ impl Recoveries {
             rest.and(expected)?;
         }
         recovery.pass(page);
-        Ok(if recovery.done { Turn::Done } else { Turn::More })
+        Ok(if recovery.done { RecoveryStep::Done } else { RecoveryStep::More })
     }
 
     /// Reads the endpoint of a recovery, or all endpoints.

@@ -8,7 +8,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    audit::{AuditLog, Filter, Position},
+    audit::{AuditLog, EntryFilter, Position},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -37,7 +37,7 @@ fn route() -> Route<AuditLog> {
 
 /// The list's filters and page.
 pub struct Input {
-    filter: Filter,
+    filter: EntryFilter,
     limit: usize,
     cursor: Option<Position>,
 }
@@ -73,7 +73,7 @@ impl Input {
         let cursor = fields
             .about("The `next_cursor` from the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Position::parse);
-        let filter = Filter { since: since?, until: until?, actor: actor?, action: action?, target: target? };
+        let filter = EntryFilter { since: since?, until: until?, actor: actor?, action: action?, target: target? };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { filter, limit, cursor: cursor? })
     }

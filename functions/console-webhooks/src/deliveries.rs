@@ -23,7 +23,7 @@ use common::{
         delivery::{DeliveryId, Status},
         endpoints::EndpointView,
         event::EventName,
-        log::{search::Page as Found, undelivered::STATUSES},
+        log::{search::DeliveryPage, undelivered::STATUSES},
     },
 };
 use maud::{Markup, html};
@@ -112,7 +112,7 @@ async fn list(
         None => None,
     };
     let is_live = live_updates::is_wanted(link);
-    let is_pending = |found: &Found| found.deliveries.iter().any(|delivery| delivery.status == Status::Pending);
+    let is_pending = |found: &DeliveryPage| found.deliveries.iter().any(|delivery| delivery.status == Status::Pending);
     let is_changing = found.as_ref().is_some_and(|(found, _)| is_pending(found));
     let open = found.as_ref().and_then(|(_, open)| open.as_ref());
     let content = html! {
@@ -131,7 +131,7 @@ async fn list(
     Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing))
 }
 
-fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {
+fn deliveries(link: &Typed, found: &DeliveryPage, endpoints: &[EndpointView], now: Timestamp) -> Markup {
     let nothing = match (&found.next, is_filtered(link)) {
         (Some(_), _) => "No deliveries found so far. Older ones may match.",
         (None, true) if !link.get("q").is_empty() => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
-    application::idempotency::{Answer, Hash, IdempotencyKey},
+    application::idempotency::{Answer, IdempotencyKey, InputHash},
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
@@ -110,7 +110,7 @@ async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &Typed) 
     };
     // Submitting the same form twice, with a double click or a reload, creates only one endpoint.
     let content: Vec<_> = fields_of_form().iter().map(|(name, _)| form.get(name)).collect();
-    let content = Hash::of(content.join("\0").as_bytes());
+    let content = InputHash::of(content.join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
     let create = async {

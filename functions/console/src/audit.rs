@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use api::ClosedSet as _;
 use common::{
     accounts::{agent, users::User},
-    audit::{Action, Actor, ActorKind, Change, Filter, Position, TargetKind},
+    audit::{Action, Actor, ActorKind, Change, EntryFilter, Position, TargetKind},
     error::Result,
     http::{
         Call, Fault, Route, Typed, VerifiedPerson,
@@ -58,7 +58,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
         let actor = fields.optional_text("actor", |text| Ok(text.trim().to_owned()));
         let target = fields.optional_text("target", |text| Ok(text.trim().to_owned()));
         let cursor = fields.optional_text("cursor", Position::parse);
-        Ok((Filter { action: action?, actor: actor?, target: target?, ..Filter::default() }, cursor?))
+        Ok((EntryFilter { action: action?, actor: actor?, target: target?, ..EntryFilter::default() }, cursor?))
     })?;
     let listed = app.audit.list(&user.organization, &filter, cursor, LIMIT, Timestamp::now());
     let (frame, listed) = tokio::try_join!(console(&app, user, TEAM), listed)?;

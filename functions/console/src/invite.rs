@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        invitations::{Invitation, Pending},
+        invitations::{Invitation, PendingInvitation},
         organizations::Organization,
         token::Token,
         users::User,
@@ -165,7 +165,7 @@ async fn decline(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> R
 }
 
 /// Finds the invitation that a link or form names, with its organization, if it can be accepted.
-async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>> {
+async fn find(app: &App, link: &Typed) -> Result<Option<(PendingInvitation, Organization)>> {
     let (slug, id) = (Slug::parse(link.get("tenantSlug")), InvitationId::parse(link.get("invitationId")));
     let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(None) };
     let pending = match app.invitations.pending(id, &slug, Timestamp::now()).await {

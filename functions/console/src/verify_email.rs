@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{email_change::Purpose, token::Token, verification::Link},
+    accounts::{email_change::Purpose, token::Token, verification::LinkState},
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
@@ -64,9 +64,9 @@ fn callback<R>(call: &Call<(), R>, link: &Typed) -> Option<Url> {
 async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link()) };
     let user = match app.verifications.link(&token, Timestamp::now()).await? {
-        Link::Valid(user) => user,
-        Link::Used => return Ok(used_link()),
-        Link::Invalid => return ask_about_change(&app, &token).await,
+        LinkState::Valid(user) => user,
+        LinkState::Used => return Ok(used_link()),
+        LinkState::Invalid => return ask_about_change(&app, &token).await,
     };
     let callback = callback(&call, &link);
     let form = Form {
@@ -95,9 +95,9 @@ async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> 
 async fn confirm(app: Arc<App>, call: Call<(), Recorder>, link: Typed) -> Result<Reply> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link().into()) };
     let user = match app.verifications.verify(&call.recorder, &token, &app.organizations, Timestamp::now()).await {
-        Ok(Link::Valid(user)) => user,
-        Ok(Link::Used) => return Ok(used_link().into()),
-        Ok(Link::Invalid) => return change(&app, &call, &token).await,
+        Ok(LinkState::Valid(user)) => user,
+        Ok(LinkState::Used) => return Ok(used_link().into()),
+        Ok(LinkState::Invalid) => return change(&app, &call, &token).await,
         Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
     };

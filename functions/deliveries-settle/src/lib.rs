@@ -27,7 +27,7 @@ use common::{
             Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
             retry_schedule,
         },
-        endpoints::{Attempts, Endpoint, Endpoints, disable_after},
+        endpoints::{Endpoint, EndpointAttempts, Endpoints, disable_after},
         erasure::Erasure,
         log::Log,
     },
@@ -229,7 +229,7 @@ impl App {
         attempted: impl Iterator<Item = &'a Delivery>,
         now: Timestamp,
     ) {
-        let mut attempts = BTreeMap::<EndpointId, Attempts<'_>>::new();
+        let mut attempts = BTreeMap::<EndpointId, EndpointAttempts<'_>>::new();
         for delivery in attempted {
             if let (Some(endpoint), Some(attempt)) = (delivery.webhook_endpoint_id, &delivery.last_attempt) {
                 attempts.entry(endpoint).or_default().add(delivery.event, attempt);

@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         log::{due_rows::Sweeper, recovery::Recovery},
-        recoveries::{THROTTLED, Turn},
+        recoveries::{RecoveryStep, THROTTLED},
     },
 };
 use futures::{StreamExt, stream};
@@ -52,8 +52,8 @@ impl App {
     async fn next_page(&self, tenant: &TenantId, waiting: &mut Waiting, now: Timestamp, end: Instant) -> Result<()> {
         let Some((id, throttled)) = waiting.pop_front() else { return Ok(()) };
         match self.recoveries.turn(tenant, id, now.max(Timestamp::now()), end).await {
-            Ok(Turn::More) => waiting.push_back((id, 0)),
-            Ok(Turn::Done | Turn::Waits) => {}
+            Ok(RecoveryStep::More) => waiting.push_back((id, 0)),
+            Ok(RecoveryStep::Done | RecoveryStep::Waits) => {}
             // The partition was throttled for most of a second. The rest of the page is resent in the next round.
             Err(Error::Busy) if throttled < THROTTLED => waiting.push_back((id, throttled + 1)),
             Err(error) => {

@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::AttemptResult,
-        endpoints::{Attempts, Endpoints, Gate, Gated, Shown},
+        endpoints::{EndpointAttempts, Endpoints, Gate, Gated, Shown},
     },
 };
 use futures::future::join_all;
@@ -46,7 +46,7 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
         if let Some((id, health)) = delivery.webhook_endpoint_id.zip(ended.due.health())
             && let AttemptResult::Made(attempt, _) = &ended.result
         {
-            let (.., made) = attempts.entry(id).or_insert_with(|| (tenant, health, Attempts::default()));
+            let (.., made) = attempts.entry(id).or_insert_with(|| (tenant, health, EndpointAttempts::default()));
             made.add(delivery.event, attempt);
         }
     }

@@ -13,7 +13,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
-        endpoints::{Change, Endpoints, rotation_overlap},
+        endpoints::{EndpointChange, Endpoints, rotation_overlap},
     },
 };
 
@@ -54,7 +54,7 @@ fn route() -> Route<App> {
 /// The endpoint to change, and the changes.
 pub struct Input {
     id: EndpointId,
-    change: Change,
+    change: EndpointChange,
 }
 
 impl Input {
@@ -89,7 +89,7 @@ impl Input {
             )
             .optional_bool_without_null(Update::NAMES.active);
         let options = fields.endpoint_options(false);
-        let change = Change {
+        let change = EndpointChange {
             url: url?,
             signing_secret: signing_secret?,
             overlap: overlap?.map(|seconds| Duration::from_secs(seconds.into())),
@@ -104,7 +104,7 @@ impl Input {
 
 async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Done> {
     let (tenant, done) = (&call.caller.organization, "Webhook endpoint updated");
-    let Change { signing_secret, url, .. } = &input.change;
+    let EndpointChange { signing_secret, url, .. } = &input.change;
     let mut message = signing_secret.as_ref().map_or_else(|| done.to_owned(), |secret| secret.remark(done));
     if let Some(url) = url {
         message = app.endpoints.remark(tenant, url, input.id, message).await?;

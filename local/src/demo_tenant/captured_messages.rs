@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// A message and its delay.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct CapturedMessage {
     pub(super) queue: String,
     pub(super) body: String,
     pub(super) delay: Duration,
@@ -28,11 +28,11 @@ pub(super) struct Sent {
 
 /// The intercepted messages.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Caught(Arc<Mutex<Vec<Sent>>>);
+pub(super) struct Caught(Arc<Mutex<Vec<CapturedMessage>>>);
 
 impl Caught {
     /// Returns the messages intercepted since the last call.
-    pub(super) fn take(&self) -> Vec<Sent> {
+    pub(super) fn take(&self) -> Vec<CapturedMessage> {
         std::mem::take(&mut *lock(&self.0))
     }
 
@@ -54,7 +54,7 @@ impl Caught {
         for entry in batch.get("Entries").and_then(Value::as_array).into_iter().flatten() {
             let body = entry.get("MessageBody").and_then(Value::as_str).context("a message without a body")?;
             let delay = Duration::from_secs(entry.get("DelaySeconds").and_then(Value::as_u64).unwrap_or(0));
-            sent.push(Sent { queue: queue.to_owned(), body: body.to_owned(), delay });
+            sent.push(CapturedMessage { queue: queue.to_owned(), body: body.to_owned(), delay });
             taken.push(json!({"Id": entry.get("Id"), "MessageId": uuid::Uuid::new_v4(), "MD5OfMessageBody": ""}));
         }
         let answer = json!({"Successful": taken, "Failed": []}).to_string();

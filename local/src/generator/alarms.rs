@@ -23,7 +23,7 @@ const NOT_BREACHING: &str = "notBreaching";
 /// A row of `template/alarms.yaml`, which describes the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct AlarmRow {
     alarm: String,
     about: String,
     namespace: Option<String>,
@@ -136,15 +136,15 @@ impl Metric<'_> {
 
 /// The alarms on metrics of the whole service.
 pub(super) fn of_service() -> Result<String> {
-    let rows: Vec<Row> = rows::read(ROWS, "alarms")?;
-    let alarm = |row: &Row| {
+    let rows: Vec<AlarmRow> = rows::read(ROWS, "alarms")?;
+    let alarm = |row: &AlarmRow| {
         let resource = row.resource().with_context(|| format!("the alarm {} of template/alarms.yaml", row.alarm))?;
         Ok(rows::comment(ROWS, "alarm", &row.alarm) + &resource)
     };
     Ok(rows.iter().map(alarm).collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
-impl Row {
+impl AlarmRow {
     fn resource(&self) -> Result<String> {
         let (comparison, threshold) = match &self.least {
             Some(least) => ("GreaterThanOrEqualToThreshold", least.clone()),

@@ -31,7 +31,7 @@ const DEFAULT_LIMIT: &str = "RequestsPerSecond";
 /// The row of a function. `template/functions.yaml` describes the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct FunctionRow {
     function: String,
     limit: Option<String>,
     #[serde(default)]
@@ -109,10 +109,10 @@ const MAIL: &str = "\
 ";
 
 /// The functions, in the order of their rows.
-pub(super) struct Functions(Vec<Function>);
+pub(super) struct Functions(Vec<GeneratedFunction>);
 
-struct Function {
-    row: Row,
+struct GeneratedFunction {
+    row: FunctionRow,
     comment: String,
     /// The logical id without its suffix, such as `WebhooksCreate`.
     name: String,
@@ -132,15 +132,15 @@ impl Functions {
         Self::of(rows::read(ROWS, "functions")?, written, names)
     }
 
-    fn of(rows: Vec<Row>, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
+    fn of(rows: Vec<FunctionRow>, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
         let named: BTreeSet<_> = rows.iter().map(|row| row.function.as_str()).collect();
         ensure!(named.len() == rows.len(), "template/functions.yaml has two rows for a function");
         for crate_name in function_names() {
             ensure!(named.contains(crate_name), "functions/{crate_name} has no row in template/functions.yaml");
         }
-        let read = |row: Row| {
+        let read = |row: FunctionRow| {
             let name = row.function.clone();
-            Function::read(row, written, names)
+            GeneratedFunction::read(row, written, names)
                 .with_context(|| format!("the function {name} of template/functions.yaml"))
         };
         let functions = Self(rows.into_iter().map(read).collect::<Result<_>>()?);
@@ -210,7 +210,8 @@ impl Functions {
     /// The body of the dashboard, in which a line for `EACH FUNCTION` becomes a line for every function. Dots stand for
     /// the values of the line above.
     pub(super) fn dashboard(&self) -> String {
-        let functions: Vec<_> = self.0.iter().map(|function| format!("\"${{{}Function}}\"", function.name)).collect();
+        let functions: Vec<_> =
+            self.0.iter().map(|function| format!("\"${{{}GeneratedFunction}}\"", function.name)).collect();
         let functions = functions.join("],\n     [\".\", \".\", \".\", ");
         format!("DashboardBody: !Sub |\n{}", indented(&DASHBOARD.replace(EACH, &functions), 2))
     }
@@ -231,7 +232,7 @@ impl Functions {
     }
 }
 
-impl Row {
+impl FunctionRow {
     /// The parameter that limits the requests to a route. With a limit of its own, a `HEAD` route would let a caller
     /// exceed that of its `GET`.
     fn limit(&self, method: &str, path: &str) -> &str {
@@ -279,8 +280,8 @@ impl Row {
     }
 }
 
-impl Function {
-    fn read(row: Row, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
+impl GeneratedFunction {
+    fn read(row: FunctionRow, written: &Value, names: &BTreeSet<String>) -> Result<Self> {
         ensure!(function_names().any(|name| name == row.function), "functions/{} does not exist", row.function);
         let name = camel(&row.function, '-');
         let comment = rows::comment(ROWS, "function", &row.function);
@@ -423,7 +424,7 @@ mod tests {
 
     use super::*;
 
-    fn row(row: Value) -> Result<Row> {
+    fn row(row: Value) -> Result<FunctionRow> {
         Ok(serde_json::from_value(row)?)
     }
 
@@ -433,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_row_and_a_row_without_a_crate_are_named() -> Result<()> {
-        let rows = || rows::read::<Row>(ROWS, "functions");
+        let rows = || rows::read::<FunctionRow>(ROWS, "functions");
         let read = |rows| problem(Functions::of(rows, &json!({}), &BTreeSet::new()));
         let without = rows()?.into_iter().filter(|row| row.function != "docs").collect();
         assert_eq!(read(without), "functions/docs has no row in template/functions.yaml");
@@ -449,7 +450,7 @@ mod tests {
         let written = crate::template::parse(include_str!("../../../template.yaml"))?;
         let names = super::super::names(&written)?;
         let row = |function: &str, any: &[&str]| row(json!({"function": function, "any": any}));
-        let read = |row| Function::read(row, &json!({"Parameters": written["Parameters"]}), &names);
+        let read = |row| GeneratedFunction::read(row, &json!({"Parameters": written["Parameters"]}), &names);
         let organization = read(row("auth-organization", &["/api/auth/organization/{proxy+}"])?)?;
         let mut functions = Functions(vec![read(row("auth-cli", &["/api/auth/{proxy+}"])?)?, organization]);
         functions.check_precedence()?;
@@ -464,7 +465,7 @@ mod tests {
     #[test]
     fn a_variable_without_a_parameter_is_named() -> Result<()> {
         let bounces = row(json!({"function": "accounts-bounces"}))?;
-        let problem = problem(Function::read(bounces, &json!({}), &BTreeSet::new()));
+        let problem = problem(GeneratedFunction::read(bounces, &json!({}), &BTreeSet::new()));
         assert_eq!(problem, "it reads TOKENS_TABLE, but template.yaml has no TokensTable");
         Ok(())
     }

@@ -15,7 +15,7 @@ const ROWS: &str = include_str!("../../../template/queues.yaml");
 /// A row of `template/queues.yaml`, which describes the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct QueueRow {
     queue: String,
     bytes: Option<u32>,
     receives: u32,
@@ -37,13 +37,13 @@ OWN    MessageRetentionPeriod: 1209600
 
 /// The logical ids of the queues that functions use.
 pub(super) fn names() -> Result<Vec<String>> {
-    let rows: Vec<Row> = rows::read(ROWS, "queues")?;
+    let rows: Vec<QueueRow> = rows::read(ROWS, "queues")?;
     Ok(rows.into_iter().map(|row| format!("{}Queue", row.queue)).collect())
 }
 
 /// The queues, as resources. `written` is the template without its generated parts.
 pub(super) fn resources(written: &Value) -> Result<String> {
-    let rows: Vec<Row> = rows::read(ROWS, "queues")?;
+    let rows: Vec<QueueRow> = rows::read(ROWS, "queues")?;
     let resources = rows.iter().map(|row| {
         let timeout = timeout(written, &row.queue)
             .with_context(|| format!("no function in template.yaml with a timeout reads {}Queue", row.queue))?;
@@ -63,7 +63,7 @@ fn timeout(written: &Value, queue: &str) -> Option<u64> {
     resources.filter_map(|resource| resource.get("Properties")).find(reads)?.get("Timeout")?.as_u64()
 }
 
-impl Row {
+impl QueueRow {
     fn queue(&self, timeout: u64) -> String {
         let name = &self.queue;
         let bytes = self.bytes.map(|bytes| format!("    MaximumMessageSize: {bytes}\n")).unwrap_or_default();

@@ -12,7 +12,7 @@ const ROWS: &str = include_str!("../../../template/tables.yaml");
 /// A row of `template/tables.yaml`, which describes the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct TableRow {
     table: String,
     about: String,
     key: Vec<String>,
@@ -41,7 +41,7 @@ const END: &str = "    PointInTimeRecoverySpecification: {PointInTimeRecoveryEna
       KMSMasterKeyId: !If [HasEncryptionKey, !Ref EncryptionKeyArn, !Ref AWS::NoValue]
 ";
 
-fn rows() -> Result<Vec<Row>> {
+fn rows() -> Result<Vec<TableRow>> {
     rows::read(ROWS, "tables")
 }
 
@@ -52,7 +52,7 @@ pub(super) fn names() -> Result<Vec<String>> {
 
 /// The outputs with the tables' names.
 pub(super) fn outputs() -> Result<String> {
-    let output = |Row { table, about, .. }: &Row| {
+    let output = |TableRow { table, about, .. }: &TableRow| {
         format!("{table}TableName:\n  Description: {about}\n  Value: !Ref {table}Table\n")
     };
     Ok(rows()?.iter().map(output).collect())
@@ -60,10 +60,10 @@ pub(super) fn outputs() -> Result<String> {
 
 /// The tables, as resources.
 pub(super) fn resources() -> Result<String> {
-    Ok(rows()?.iter().map(Row::resource).collect::<Vec<_>>().join("\n"))
+    Ok(rows()?.iter().map(TableRow::resource).collect::<Vec<_>>().join("\n"))
 }
 
-impl Row {
+impl TableRow {
     fn resource(&self) -> String {
         let mut text = rows::comment(ROWS, "table", &self.table) + &BEGINNING.replace("NAME", &self.table);
         text += "    AttributeDefinitions:\n";

@@ -73,13 +73,13 @@ pub(super) enum Change {
     Purged(String),
 }
 
-struct Entry {
+struct JournalEntry {
     change: Change,
     written: oneshot::Sender<Result<(), String>>,
 }
 
 /// The open journal. Dropping it closes the file once everything is written.
-pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
+pub(crate) struct Journal(mpsc::UnboundedSender<JournalEntry>);
 
 /// A change that is being written to the file. `None` if messages are not kept.
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
@@ -101,7 +101,7 @@ impl Journal {
     pub(super) fn write(&self, change: Change) -> Written {
         let (written, receiver) = oneshot::channel();
         // If the writer has ended, the entry is dropped, and a caller that is waiting for it gets an error.
-        drop(self.0.send(Entry { change, written }));
+        drop(self.0.send(JournalEntry { change, written }));
         Written(Some(receiver))
     }
 }
@@ -168,7 +168,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
 }
 
 /// Writes until the journal is dropped.
-fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>) {
+fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<JournalEntry>) {
     let mut group = Vec::new();
     while entries.blocking_recv_many(&mut group, GROUP) > 0 {
         let result = commit(&mut connection, &group).map_err(|error| error.to_string());
@@ -182,7 +182,7 @@ fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>
     }
 }
 
-fn commit(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+fn commit(connection: &mut Connection, entries: &[JournalEntry]) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     for entry in entries {
         apply(&transaction, &entry.change)?;
@@ -228,7 +228,7 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
 mod tests {
     use super::*;
 
-    fn accepted(key: i64) -> Entry {
+    fn accepted(key: i64) -> JournalEntry {
         let message = Message {
             key,
             receives: 0,
@@ -240,7 +240,7 @@ mod tests {
             attributes: HashMap::new(),
             body: "x".repeat(10_000),
         };
-        Entry { change: Change::Accepted(vec![Arc::new(message)]), written: oneshot::channel().0 }
+        JournalEntry { change: Change::Accepted(vec![Arc::new(message)]), written: oneshot::channel().0 }
     }
 
     /// The disk has space for 12 pages at first, and later for more.

@@ -30,20 +30,20 @@ use super::{
     limits,
     receipt::Receipt,
     received_message::Wanted,
-    store::{Entry, Store},
+    store::{Store, StoredMessage},
 };
 
 /// All standard queues.
 pub(super) struct Messages {
     /// The account that all messages come from.
     account: String,
-    state: Mutex<State>,
+    state: Mutex<Contents>,
     next_key: AtomicI64,
     /// `None` if messages are not kept.
     journal: Option<Weak<Journal>>,
 }
 
-struct State {
+struct Contents {
     queues: HashMap<String, Queue>,
     /// The messages from an earlier process, by queue, until that queue is created.
     earlier: HashMap<String, Vec<Message>>,
@@ -74,7 +74,7 @@ pub(super) struct Draft {
 }
 
 /// The part of the response to a sender that describes one message.
-pub(super) struct Sent {
+pub(super) struct SendResult {
     pub(super) id: String,
     pub(super) md5_of_body: String,
     pub(super) md5_of_attributes: Option<String>,
@@ -87,7 +87,7 @@ impl Messages {
         for message in earlier {
             by_queue.entry(message.queue.clone()).or_default().push(message);
         }
-        let state = State { queues: HashMap::new(), earlier: by_queue };
+        let state = Contents { queues: HashMap::new(), earlier: by_queue };
         Self { account: account.to_owned(), state: Mutex::new(state), next_key, journal }
     }
 
@@ -107,7 +107,7 @@ impl Messages {
         }
         for message in earlier {
             let delay = remaining_delay(&message, settings.delay_seconds, wall);
-            store.add(Entry::new(Arc::new(message)), delay, now);
+            store.add(StoredMessage::new(Arc::new(message)), delay, now);
         }
         let (max_size, changed) = (max_size.unwrap_or(limits::MAX_SIZE), Arc::default());
         state.queues.insert(name.to_owned(), Queue { settings, max_size, arn: arn.into(), store, changed });
@@ -143,13 +143,13 @@ impl Messages {
     }
 
     /// Sends messages. They are safe once they are written.
-    pub(super) fn send(&self, queue_url: &str, drafts: Vec<Draft>) -> Result<(Vec<Sent>, Written), Refusal> {
+    pub(super) fn send(&self, queue_url: &str, drafts: Vec<Draft>) -> Result<(Vec<SendResult>, Written), Refusal> {
         let name = queue_name(queue_url);
         let drafts: Vec<_> = drafts
             .into_iter()
             .map(|draft| {
                 let delay = draft.delay;
-                (delay, Entry::new(Arc::new(self.message(name, draft))))
+                (delay, StoredMessage::new(Arc::new(self.message(name, draft))))
             })
             .collect();
         let (mut accepted, mut sent) = (Vec::new(), Vec::new());
@@ -157,7 +157,7 @@ impl Messages {
         let (queue, now) = (state.queue(queue_url)?, Instant::now());
         for (delay, entry) in drafts {
             accepted.push(Arc::clone(&entry.message));
-            sent.push(Sent {
+            sent.push(SendResult {
                 id: entry.message.id.clone(),
                 md5_of_body: entry.md5_of_body.clone(),
                 md5_of_attributes: entry.md5_of_attributes.clone(),
@@ -277,7 +277,7 @@ impl Messages {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Contents> {
         lock(&self.state)
     }
 
@@ -289,7 +289,7 @@ impl Messages {
     }
 }
 
-impl State {
+impl Contents {
     fn queue(&mut self, queue_url: &str) -> Result<&mut Queue, Refusal> {
         let missing = || SqsError::non_existent_queue("The specified queue does not exist for this wsdl version.");
         self.queues.get_mut(queue_name(queue_url)).ok_or_else(|| missing().into())

@@ -7,7 +7,7 @@ use rustack_sqs_model::{
     types::{self, MessageAttributeValue},
 };
 
-use super::{receipt::Receipt, store::Entry};
+use super::{receipt::Receipt, store::StoredMessage};
 
 /// The attributes that a receive call asks for.
 pub(super) struct Wanted<'a>(&'a ReceiveMessageInput);
@@ -17,7 +17,7 @@ impl<'a> Wanted<'a> {
         Self(input)
     }
 
-    pub(super) fn show(&self, entry: &Entry, receipt: Receipt, account: &str) -> types::Message {
+    pub(super) fn show(&self, entry: &StoredMessage, receipt: Receipt, account: &str) -> types::Message {
         let message = &entry.message;
         let system = [
             ("SenderId", Some(account.to_owned())),

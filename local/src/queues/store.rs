@@ -21,7 +21,7 @@ use super::{
 #[derive(Default)]
 pub(super) struct Store {
     /// The messages by their keys.
-    entries: HashMap<i64, Entry>,
+    entries: HashMap<i64, StoredMessage>,
     /// The visible messages, in order.
     fair: Fair,
     /// When each of the other messages becomes visible, and its key.
@@ -29,7 +29,7 @@ pub(super) struct Store {
 }
 
 /// A message in a queue.
-pub(super) struct Entry {
+pub(super) struct StoredMessage {
     pub(super) message: Arc<Message>,
     pub(super) md5_of_body: String,
     pub(super) md5_of_attributes: Option<String>,
@@ -39,10 +39,10 @@ pub(super) struct Entry {
     pub(super) first_received: Option<i64>,
     /// The ARN of the queue from which it came as a dead letter.
     pub(super) source: Option<Arc<str>>,
-    state: State,
+    state: MessageState,
 }
 
-enum State {
+enum MessageState {
     Visible,
     Delayed,
     InFlight { since: Instant, until: Instant, receipt: Receipt },
@@ -53,10 +53,10 @@ pub(super) struct Received {
     /// The messages that are now in flight.
     pub(super) receipts: Vec<Receipt>,
     /// The messages that have been received too often, and were removed from the queue.
-    pub(super) dead: Vec<Entry>,
+    pub(super) dead: Vec<StoredMessage>,
 }
 
-impl Entry {
+impl StoredMessage {
     pub(super) fn new(message: Arc<Message>) -> Self {
         Self {
             md5_of_body: md5_of_body(&message.body),
@@ -64,7 +64,7 @@ impl Entry {
             receives: message.receives,
             first_received: None,
             source: None,
-            state: State::Visible,
+            state: MessageState::Visible,
             message,
         }
     }
@@ -77,13 +77,13 @@ impl Entry {
 
 impl Store {
     /// Adds a message that becomes visible after `delay`.
-    pub(super) fn add(&mut self, mut entry: Entry, delay: Duration, now: Instant) {
+    pub(super) fn add(&mut self, mut entry: StoredMessage, delay: Duration, now: Instant) {
         let key = entry.message.key;
         if delay.is_zero() {
-            entry.state = State::Visible;
+            entry.state = MessageState::Visible;
             self.fair.arrived(key, &entry.message.group);
         } else {
-            entry.state = State::Delayed;
+            entry.state = MessageState::Delayed;
             self.hidden.insert((now + delay, key));
         }
         self.entries.insert(key, entry);
@@ -105,7 +105,7 @@ impl Store {
             let (until, receipt) = (now + timeout, Receipt::new(key));
             entry.receives += 1;
             entry.first_received.get_or_insert_with(journal::now);
-            entry.state = State::InFlight { since: now, until, receipt };
+            entry.state = MessageState::InFlight { since: now, until, receipt };
             self.hidden.insert((until, key));
             self.fair.took_off(&entry.message.group);
             received.receipts.push(receipt);
@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// Returns a message.
-    pub(super) fn get(&self, key: i64) -> Option<&Entry> {
+    pub(super) fn get(&self, key: i64) -> Option<&StoredMessage> {
         self.entries.get(&key)
     }
 
@@ -141,7 +141,7 @@ impl Store {
         let until = now + timeout;
         self.hidden.insert((until, receipt.key));
         if let Some(entry) = self.entries.get_mut(&receipt.key) {
-            entry.state = State::InFlight { since, until, receipt };
+            entry.state = MessageState::InFlight { since, until, receipt };
         }
         self.advance(now);
         true
@@ -166,10 +166,10 @@ impl Store {
         {
             self.hidden.pop_first();
             if let Some(entry) = self.entries.get_mut(&key) {
-                if matches!(entry.state, State::InFlight { .. }) {
+                if matches!(entry.state, MessageState::InFlight { .. }) {
                     self.fair.landed(&entry.message.group);
                 }
-                entry.state = State::Visible;
+                entry.state = MessageState::Visible;
                 self.fair.arrived(key, &entry.message.group);
             }
         }
@@ -179,7 +179,7 @@ impl Store {
     /// receive or a count finds the message visible, so with a timeout of zero, a message can be received and deleted.
     fn flight(&self, receipt: Receipt) -> Option<(Instant, Instant)> {
         match self.entries.get(&receipt.key)?.state {
-            State::InFlight { since, until, receipt: valid } if valid == receipt => Some((since, until)),
+            MessageState::InFlight { since, until, receipt: valid } if valid == receipt => Some((since, until)),
             _ => None,
         }
     }
@@ -192,8 +192,8 @@ mod tests {
     const NOTHING: Duration = Duration::ZERO;
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn entry(key: i64, group: &str) -> Entry {
-        Entry::new(Arc::new(Message {
+    fn entry(key: i64, group: &str) -> StoredMessage {
+        StoredMessage::new(Arc::new(Message {
             key,
             receives: 0,
             queue: "job-events".to_owned(),

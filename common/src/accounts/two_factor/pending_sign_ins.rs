@@ -24,12 +24,12 @@ pub const SIGN_IN_SECONDS: i64 = 5 * 60;
 const PENDING_SIGN_IN: &str = "pending_sign_in";
 
 /// A sign-in with the correct password.
-pub(super) struct Pending {
+pub(super) struct PendingSignIn {
     pub(super) user: UserId,
     epoch: i64,
 }
 
-impl Pending {
+impl PendingSignIn {
     /// Whether the sign-in belongs to `user`, who has not ended their sessions since. A password reset also ends the
     /// sign-in.
     pub(super) fn is_of(&self, user: &User) -> bool {
@@ -63,14 +63,14 @@ impl PendingSignIns {
     }
 
     /// Finds the sign-in with this token, unless it has expired by `now` or was finished.
-    pub(super) async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Pending>> {
+    pub(super) async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<PendingSignIn>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a sign-in").await?;
         let Some(found) = found else { return Ok(None) };
         let record = Record::new("sign-in", &found);
         if record.text(KIND)? != PENDING_SIGN_IN || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
-        Ok(Some(Pending { user: record.parsed(USER_ID)?, epoch: record.number(EPOCH)? }))
+        Ok(Some(PendingSignIn { user: record.parsed(USER_ID)?, epoch: record.number(EPOCH)? }))
     }
 
     /// Adds the write that finishes the sign-in with this token. It can be finished only once.

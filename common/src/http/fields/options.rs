@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The type of an option.
-trait Read: Sized {
+trait ReadOption: Sized {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected>;
 }
 
@@ -36,37 +36,37 @@ macro_rules! read_options {
 
 api::endpoint_options!(read_options);
 
-impl Read for Description {
+impl ReadOption for Description {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         fields.nullable_text(name, Self::parse)
     }
 }
 
-impl Read for EventFilter {
+impl ReadOption for EventFilter {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         fields.nullable_list(name, MAX_ELEMENTS, Self::parse_name)
     }
 }
 
-impl Read for WorkflowFilter {
+impl ReadOption for WorkflowFilter {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         fields.nullable_list(name, MAX_WORKFLOWS, Self::parse_name)
     }
 }
 
-impl Read for PayloadForm {
+impl ReadOption for PayloadForm {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         fields.nullable_text(name, parse_name::<Self>)
     }
 }
 
-impl Read for bool {
+impl ReadOption for bool {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         fields.nullable_bool(name)
     }
 }
 
-impl Read for Concurrency {
+impl ReadOption for Concurrency {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Patch<Self>, Rejected> {
         let is_null = fields.is_null(name);
         let number = fields.optional_number(name, Self::RANGE)?;

@@ -26,10 +26,10 @@ pub struct Payload {
 
 /// The JSON of the event, byte for byte. Clones share the bytes, and their other forms once they have been computed.
 #[derive(Clone, Debug)]
-pub struct Body(Arc<Shared>);
+pub struct Body(Arc<BodyForms>);
 
 #[derive(Debug)]
-struct Shared {
+struct BodyForms {
     json: Bytes,
     compressed: OnceLock<Vec<u8>>,
     thin: OnceLock<Option<Bytes>>,
@@ -54,7 +54,7 @@ impl Body {
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(json: T) -> Self {
-        Self(Arc::new(Shared { json: json.into(), compressed: OnceLock::new(), thin: OnceLock::new() }))
+        Self(Arc::new(BodyForms { json: json.into(), compressed: OnceLock::new(), thin: OnceLock::new() }))
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Failures<'a> {
 
 /// The members of the body of a notice, which are always these, in this order.
 #[derive(Serialize)]
-struct Members<'a> {
+struct NoticeBody<'a> {
     event: EventName,
     webhook_endpoint_id: EndpointId,
     url: Option<String>,
@@ -78,7 +78,7 @@ impl Notice {
         });
         let event = self.event();
         let newest = failures.newest.filter(|_| !self.is_recovery());
-        let body = Members {
+        let body = NoticeBody {
             event,
             webhook_endpoint_id: self.endpoint,
             url,

@@ -35,12 +35,12 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The attempts at an endpoint that a process has made and stores together, without tests that failed.
 #[derive(Debug, Default)]
-pub struct Attempts<'a> {
+pub struct EndpointAttempts<'a> {
     is_answered: bool,
     failed: Vec<&'a Attempt>,
 }
 
-impl<'a> Attempts<'a> {
+impl<'a> EndpointAttempts<'a> {
     /// Adds an attempt to deliver `event`.
     pub fn add(&mut self, event: EventName, attempt: &'a Attempt) {
         if attempt.outcome == "delivered" {
@@ -78,7 +78,7 @@ impl Endpoints {
         tenant: &TenantId,
         id: EndpointId,
         health: Health,
-        attempts: &Attempts<'_>,
+        attempts: &EndpointAttempts<'_>,
         now: Timestamp,
     ) -> Result<()> {
         if attempts.is_answered && health.is_impaired() {
@@ -160,12 +160,12 @@ mod tests {
             (None, Some(97), &[&first], streak(100, 1)),
             (None, None, &[&success], None),
         ] {
-            let mut all = Attempts::default();
+            let mut all = EndpointAttempts::default();
             attempts.iter().for_each(|attempt| all.add(EventName::Completed, attempt));
             let health = Health { streak: before, healthy_at: healthy.map(at), ..Health::default() };
             assert_eq!(all.streak(&health, at(102)), expected, "{health:?} {attempts:?}");
         }
-        let mut test = Attempts::default();
+        let mut test = EndpointAttempts::default();
         test.add(EventName::Test, &first);
         assert_eq!(test.streak(&Health::default(), at(102)), None, "tests do not count");
     }

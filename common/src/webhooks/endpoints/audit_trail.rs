@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    changes::{Change, NewEndpoint},
+    changes::{EndpointChange, NewEndpoint},
     headers,
     item::*,
     table::record,
@@ -44,7 +44,7 @@ pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
 }
 
 /// The fields of the endpoint in `item` that `wanted` changes; empty if the endpoint already has these values.
-pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
+pub(super) fn changes(item: &Item, wanted: &EndpointChange) -> Vec<audit::Change> {
     let stored = record(item);
     let names = |attribute: Attribute| {
         let names = item.get(attribute.name()).and_then(|names| names.as_ss().ok());

@@ -33,7 +33,7 @@ pub struct NewEndpoint {
 
 /// A change to an endpoint; `None` leaves a field unchanged.
 #[derive(Debug, Default)]
-pub struct Change {
+pub struct EndpointChange {
     /// The new URL.
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
@@ -50,7 +50,7 @@ pub struct Change {
     pub revision: Option<i64>,
 }
 
-impl Change {
+impl EndpointChange {
     /// Whether the change leaves every field unchanged.
     pub fn is_empty(&self) -> bool {
         let Self { url, signing_secret, overlap, headers, active, options, revision: _ } = self;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{attempts::Attempts, health::Health, table::Endpoints};
+use super::{attempts::EndpointAttempts, health::Health, table::Endpoints};
 use crate::{
     audit::Recorder,
     error::Result,
@@ -39,7 +39,11 @@ impl Endpoints {
         if delivery.status == Status::Failed {
             self.delivery_failed(recorder, tenant, delivery, health, disable_after, now).await?;
         }
-        if is_new { Ok(()) } else { self.note_attempts(tenant, id, health, &Attempts::last_of(delivery), now).await }
+        if is_new {
+            Ok(())
+        } else {
+            self.note_attempts(tenant, id, health, &EndpointAttempts::last_of(delivery), now).await
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
     audit_trail::{self, AUDITED},
-    changes::{Change, NewEndpoint},
+    changes::{EndpointChange, NewEndpoint},
     headers,
     health::{DISABLED, Health},
     item::*,
@@ -160,7 +160,7 @@ impl Endpoints {
         recorder: &Recorder,
         tenant: &TenantId,
         id: EndpointId,
-        change: Change,
+        change: EndpointChange,
         overlap: Duration,
         now: Timestamp,
     ) -> Result<()> {
@@ -194,7 +194,7 @@ impl Endpoints {
         &self,
         tenant: &TenantId,
         id: EndpointId,
-        change: &Change,
+        change: &EndpointChange,
         before: &Item,
         overlap: Duration,
         now: Timestamp,
@@ -296,7 +296,7 @@ impl Endpoints {
 /// # Errors
 /// `change` sets a URL on a pull endpoint, would send the current headers to another URL, or is for another revision
 /// ([`Error::Busy`]).
-fn check(change: &Change, before: &Item) -> Result<()> {
+fn check(change: &EndpointChange, before: &Item) -> Result<()> {
     let stored = record(before);
     if change.url.is_some() && kind::kind(&stored)? == Kind::Pull {
         return Err(Error::Conflict(Conflict::PullEndpoint));

@@ -5,7 +5,7 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use memchr::memmem;
 
 use super::json_text::string_length;
-use crate::json_members::Members;
+use crate::json_members::JsonMembers;
 
 /// Each envelope in a JSON object: the members that are its signs, and the mistake.
 const ENVELOPES: [(&[&str], &str); 9] = [
@@ -37,7 +37,7 @@ const TWICE: &str = "the message is a JSON string: encode the event only once";
 const ENCODED: &str = "the message is URL-encoded: send the JSON itself";
 
 /// Returns the mistake in an object without an `event`, if it is known.
-pub(super) fn in_members(Members(members): &Members<'_>) -> Option<&'static str> {
+pub(super) fn in_members(JsonMembers(members): &JsonMembers<'_>) -> Option<&'static str> {
     let has = |sign: &&str| members.iter().any(|(name, _)| name == sign);
     ENVELOPES.iter().find(|(signs, _)| signs.iter().all(has)).map(|(_, mistake)| *mistake)
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     id::TenantId,
     issue::Problem,
-    json_members::Members,
+    json_members::JsonMembers,
     timestamp::Timestamp,
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
@@ -81,7 +81,7 @@ impl fmt::Display for Malformed {
 
 /// The delivered body. It always has all of these fields, in this order.
 #[derive(Serialize)]
-struct Body<'a> {
+struct JobEventBody<'a> {
     event: EventName,
     job_id: &'a str,
     nonce: Option<&'a RawValue>,
@@ -102,7 +102,7 @@ impl JobEvent {
         if text.len() > MAX_MESSAGE_BYTES {
             return Err(Malformed(format!("the message has more than {MAX_MESSAGE_BYTES} bytes")));
         }
-        let message = Message(serde_json::from_str(text).map_err(|error| no_object(text, error))?);
+        let message = JobMessage(serde_json::from_str(text).map_err(|error| no_object(text, error))?);
         let event = message.required("event").map_err(|missing| match envelope::in_members(&message.0) {
             Some(mistake) => Malformed(mistake.to_owned()),
             None => missing,
@@ -111,7 +111,7 @@ impl JobEvent {
             .map_err(|_not_one| Malformed("event is neither \"job.completed\" nor \"job.failed\"".to_owned()))?;
         let tenant = message.required_text("tenant_id")?;
         let job_id = message.required_text("job_id")?;
-        let body = Body {
+        let body = JobEventBody {
             event: name,
             job_id: &job_id,
             nonce: message.last("nonce"),
@@ -138,9 +138,9 @@ impl JobEvent {
 
 /// The message as received. Values that are only forwarded stay raw JSON, so that numbers keep their digits and strings
 /// keep their escapes.
-struct Message<'a>(Members<'a>);
+struct JobMessage<'a>(JsonMembers<'a>);
 
-impl<'a> Message<'a> {
+impl<'a> JobMessage<'a> {
     /// Returns a member that is only forwarded. If it occurs more than once, the last one wins: nearly every JSON parser
     /// does this, so the producer's tests see the same value.
     fn last(&self, name: &str) -> Option<&'a RawValue> {

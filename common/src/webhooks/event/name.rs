@@ -16,10 +16,10 @@ pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
 /// The name of the event in a body.
 pub fn named_in(body: &[u8]) -> Option<EventName> {
     #[derive(Deserialize)]
-    struct Body {
+    struct NamedEvent {
         event: EventName,
     }
-    serde_json::from_slice::<Body>(body).ok().map(|body| body.event)
+    serde_json::from_slice::<NamedEvent>(body).ok().map(|body| body.event)
 }
 
 /// Deserializes the name of an event that producers can send.

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 /// The members of a job event. Those that stay are copied byte for byte.
 #[derive(Deserialize, Serialize)]
-struct Members<'a> {
+struct JobEventMembers<'a> {
     #[serde(borrow)]
     event: &'a RawValue,
     job_id: &'a RawValue,
@@ -29,7 +29,7 @@ fn null<S: serde::Serializer>(_: &IgnoredAny, serializer: S) -> Result<S::Ok, S:
 
 /// Returns the thin form of a delivery's body, or `None` if it is not about a job.
 pub(in crate::webhooks) fn thin(body: &[u8]) -> Option<Vec<u8>> {
-    serde_json::to_vec(&serde_json::from_slice::<Members<'_>>(body).ok()?).ok()
+    serde_json::to_vec(&serde_json::from_slice::<JobEventMembers<'_>>(body).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub struct Failing {
 
 /// A number of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct FailureCount {
     /// The number, which is approximate unless `is_exact` is set.
     pub number: u64,
     pub is_exact: bool,
@@ -77,11 +77,11 @@ impl Failing {
     }
 
     /// The number of unreported failures.
-    pub fn count(&self) -> Count {
+    pub fn count(&self) -> FailureCount {
         let mut jobs = HashSet::new();
         let known = self.failed.iter().filter(|id| !self.is_reported(id) && jobs.insert(id.job)).count();
         let number = u64::try_from(known).unwrap_or(u64::MAX).saturating_add(self.more);
-        Count { number, is_exact: self.more == 0 && !self.is_full() }
+        FailureCount { number, is_exact: self.more == 0 && !self.is_full() }
     }
 
     /// The newest unreported failures, at most three, newest first.
@@ -155,7 +155,7 @@ mod tests {
             reported: (0..reported).map(|number| failure(number).id).collect(),
             ..failing(3)
         };
-        assert_eq!(reported(2).count(), Count { number: 1, is_exact: true });
+        assert_eq!(reported(2).count(), FailureCount { number: 1, is_exact: true });
         assert_eq!(reported(3).step(reported(3).at), NoticeStep::Drop);
     }
 
@@ -163,7 +163,7 @@ mod tests {
     fn a_copy_counts_once_whenever_it_was_sent() {
         let copy = FailureId { at: 7, is_repeated: true, ..failure(0).id };
         let twice = Failing { failed: vec![failure(0).id, copy], ..failing(0) };
-        assert_eq!(twice.count(), Count { number: 1, is_exact: true });
+        assert_eq!(twice.count(), FailureCount { number: 1, is_exact: true });
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct WorkflowKey(String);
 
 /// The members of a delivery's body that appear in emails.
 #[derive(Deserialize)]
-struct Body<'a> {
+struct EmailedMembers<'a> {
     #[serde(borrow, default)]
     workflow: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -113,7 +113,7 @@ impl FailedJob {
     /// event.
     pub fn read(&self) -> Option<(Workflow, JobFailure)> {
         let Self { tenant, job_id, at, is_repeated, body } = self;
-        let body: Body<'_> = serde_json::from_slice(body).ok()?;
+        let body: EmailedMembers<'_> = serde_json::from_slice(body).ok()?;
         let workflow = Workflow {
             key: WorkflowKey::of(body.workflow.map_or("null", RawValue::get)),
             name: body.workflow.map(|name| beginning(name, NAME)),

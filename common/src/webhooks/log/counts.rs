@@ -63,7 +63,7 @@ pub struct Details {
 }
 
 /// A part of a shard to read. `destination` is the index of its destination in the request.
-struct Part {
+struct ShardPart {
     destination: usize,
     shard: Shard,
     range: KeyRange,
@@ -73,7 +73,7 @@ struct Part {
 
 /// A part that was read.
 struct Counted {
-    part: Part,
+    part: ShardPart,
     /// The successes.
     delivered: Vec<DeliveryId>,
     /// The number of items that were read.
@@ -112,7 +112,7 @@ impl Log {
         let parts = destinations.iter().enumerate().flat_map(|(destination, shards)| {
             let most = share(share(most, destinations.len()), shards.len());
             let range = &range;
-            shards.iter().map(move |shard| Part { destination, shard: *shard, range: range.clone(), most })
+            shards.iter().map(move |shard| ShardPart { destination, shard: *shard, range: range.clone(), most })
         });
         let since = totals.start(since);
         let mut counted = vec![Statistics { since: Some(since), ..Statistics::default() }; destinations.len()];
@@ -129,7 +129,7 @@ impl Log {
                 match next {
                     Some(next) if left > 0 && !is_last => {
                         let range = part.range.start().clone()..=next;
-                        parts.push(Part { range, most: share(left, unread), ..part });
+                        parts.push(ShardPart { range, most: share(left, unread), ..part });
                     }
                     next => {
                         let read_since = next.and_then(|next| created(part.shard, &next));
@@ -151,9 +151,9 @@ impl Log {
     async fn count_together(
         &self,
         tenant: &TenantId,
-        parts: Vec<Part>,
+        parts: Vec<ShardPart>,
         range: &KeyRange,
-    ) -> Result<(Vec<Counted>, Vec<Part>)> {
+    ) -> Result<(Vec<Counted>, Vec<ShardPart>)> {
         // A query reads one shard as well.
         if parts.len() < 2 || range.is_empty() {
             return Ok((Vec::new(), parts));
@@ -176,7 +176,7 @@ impl Log {
         Ok((counted, others))
     }
 
-    async fn count_part(&self, tenant: &TenantId, part: Part) -> Result<Counted> {
+    async fn count_part(&self, tenant: &TenantId, part: ShardPart) -> Result<Counted> {
         let query = self.query_shard(tenant, part.shard, &part.range).scan_index_forward(false);
         // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
         let query = filter(select(query, &[DELIVERY]), is_success());

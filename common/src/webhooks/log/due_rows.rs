@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, LEASE},
     search::moment,
-    table::{Key, Log, Row, keyed},
+    table::{ItemKey, Log, Row, keyed},
 };
 use crate::{
     aws::{
@@ -103,7 +103,7 @@ impl Sweeper {
     }
 
     /// The key of its lease and its cursor.
-    fn key(self) -> Key {
+    fn key(self) -> ItemKey {
         ["due".to_owned(), format!("cursor.{}", self.0)]
     }
 }

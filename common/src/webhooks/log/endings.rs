@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, OPEN},
     search::id,
-    table::{INDEX, Key, Log, index_key, key_of, keyed, tests_key},
+    table::{INDEX, ItemKey, Log, index_key, key_of, keyed, tests_key},
 };
 use crate::{
     aws::{
@@ -97,7 +97,7 @@ impl Ending {
         Some(Self::new(tenant, endpoint, true, now).to_item())
     }
 
-    fn key(&self) -> Key {
+    fn key(&self) -> ItemKey {
         [partition(&self.tenant), self.endpoint.to_string()]
     }
 

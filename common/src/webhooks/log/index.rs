@@ -32,7 +32,7 @@ use super::{
     items::{DELIVERY, DESTINATION, EVENT, JOB_ID, LATE, WORKFLOW},
     payload::PARTS,
     search::{KeyRange, id, moment},
-    table::{Key, Log, Row},
+    table::{ItemKey, Log, Row},
     totals::{Total, UNTIL, after, partition},
 };
 use crate::{
@@ -87,7 +87,7 @@ const FORGETTING: &str = "forgetting an index";
 
 /// Something that deliveries are found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hash(u64);
+pub(super) struct IndexHash(u64);
 
 /// Whether a delivery that enters the log `now` is late.
 pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
@@ -98,7 +98,7 @@ pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
 struct Covered {
     id: DeliveryId,
     job: String,
-    workflow: Option<Hash>,
+    workflow: Option<IndexHash>,
     /// Whether it belongs to the totals of its hour.
     is_counted: bool,
 }
@@ -110,10 +110,10 @@ pub(super) struct Segment {
     end: String,
     parts: u64,
     /// The workflows that its parts do not contain; `None` for all of them, in a segment of version 0.1.0.
-    frequent: Option<BTreeSet<Hash>>,
+    frequent: Option<BTreeSet<IndexHash>>,
 }
 
-impl Hash {
+impl IndexHash {
     pub(super) fn of_job(job: &str) -> Self {
         let digest = Sha256::digest(kept_job_id(job).as_bytes());
         Self(u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default()))
@@ -143,9 +143,9 @@ impl Log {
         if !is_late(&delivery.id, now) {
             return Vec::new();
         }
-        let key = |Hash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
-        let workflow = delivery.workflow.as_deref().map(Hash::of_workflow);
-        let hashes = Hash::all_of(&delivery.id, &delivery.job_id, workflow);
+        let key = |IndexHash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
+        let workflow = delivery.workflow.as_deref().map(IndexHash::of_workflow);
+        let hashes = IndexHash::all_of(&delivery.id, &delivery.job_id, workflow);
         let found = hashes.map(|hash| Row(self.item(key(hash), [], now)));
         found.chain((delivery.event != EventName::Test).then(|| self.late_row(tenant, &delivery.id, now))).collect()
     }
@@ -185,10 +185,10 @@ impl Log {
         let frequent = frequent(&found);
         let entries = found.iter().flat_map(|Covered { id, job, workflow, .. }| {
             let rare = workflow.filter(|workflow| !frequent.contains(workflow));
-            Hash::all_of(id, job, rare).map(|hash| (hash, *id))
+            IndexHash::all_of(id, job, rare).map(|hash| (hash, *id))
         });
         let entries: Vec<_> = entries.collect();
-        let hashes = frequent.iter().flat_map(|Hash(hash)| hash.to_be_bytes()).collect::<Vec<_>>();
+        let hashes = frequent.iter().flat_map(|IndexHash(hash)| hash.to_be_bytes()).collect::<Vec<_>>();
         let segment = Segment { start, end, parts: parts(entries.len()), frequent: Some(frequent) };
         self.put_all(self.part_rows(tenant, &segment, &entries, now)).await?;
         let item = [
@@ -220,7 +220,7 @@ impl Log {
                 let is_test = record.optional_text(EVENT) == Some(EventName::Test.as_str());
                 let is_counted = !is_test && record.optional_boolean(LATE) != Some(true);
                 let job = record.optional_text(JOB_ID).unwrap_or_default().to_owned();
-                let workflow = record.optional_text(WORKFLOW).map(Hash::of_workflow);
+                let workflow = record.optional_text(WORKFLOW).map(IndexHash::of_workflow);
                 Some(Covered { id: id(*shard, item)?, job, workflow, is_counted })
             });
             Ok::<_, Error>((found.collect::<Vec<_>>(), page.last.as_ref().and_then(moment).map(str::to_owned)))
@@ -234,7 +234,7 @@ impl Log {
         &self,
         tenant: &TenantId,
         segment: &Segment,
-        entries: &[(Hash, DeliveryId)],
+        entries: &[(IndexHash, DeliveryId)],
         now: Timestamp,
     ) -> impl Iterator<Item = Row> {
         let mut parts = vec![Vec::new(); usize::try_from(segment.parts).unwrap_or_default()];
@@ -266,7 +266,7 @@ impl Log {
     pub(super) async fn indexed(
         &self,
         tenant: &TenantId,
-        hash: Hash,
+        hash: IndexHash,
         segments: &[Segment],
         range: &KeyRange,
     ) -> Result<BTreeSet<DeliveryId>> {
@@ -298,7 +298,7 @@ impl Log {
 }
 
 /// The workflows with more than [`RARE`] of these deliveries.
-fn frequent(found: &[Covered]) -> BTreeSet<Hash> {
+fn frequent(found: &[Covered]) -> BTreeSet<IndexHash> {
     let mut counts = BTreeMap::<_, usize>::new();
     for workflow in found.iter().filter_map(|covered| covered.workflow) {
         *counts.entry(workflow).or_default() += 1;
@@ -308,7 +308,7 @@ fn frequent(found: &[Covered]) -> BTreeSet<Hash> {
 
 /// The end of the newest segment in a range of moments whose parts do not contain `hash`, because it is a frequent
 /// workflow there. The parts of later segments in the range contain it.
-pub(super) fn frequent_until<'a>(segments: &'a [Segment], hash: Hash, range: &KeyRange) -> Option<&'a str> {
+pub(super) fn frequent_until<'a>(segments: &'a [Segment], hash: IndexHash, range: &KeyRange) -> Option<&'a str> {
     let mut newest = segments.iter().rev().filter(|segment| segment.start <= *range.end());
     let segment = newest.find(|it| it.frequent.as_ref().is_none_or(|frequent| frequent.contains(&hash)))?;
     Some(segment.end.as_str()).filter(|end| *end >= range.start().as_str())
@@ -331,12 +331,12 @@ impl Segment {
         let parts = record.optional_integer(PARTS).unwrap_or(1).max(1);
         let frequent = item.get(FREQUENT.name()).and_then(|hashes| hashes.as_b().ok()).map(|hashes| {
             let hashes = hashes.as_ref().as_chunks().0;
-            hashes.iter().map(|hash| Hash(u64::from_be_bytes(*hash))).collect()
+            hashes.iter().map(|hash| IndexHash(u64::from_be_bytes(*hash))).collect()
         });
         Ok(Self { start, end: record.text(UNTIL)?.to_owned(), parts, frequent })
     }
 
-    fn part(&self, tenant: &TenantId, number: u64) -> Key {
+    fn part(&self, tenant: &TenantId, number: u64) -> ItemKey {
         [partition(tenant), format!("{}/{}/{number}", self.start, self.end)]
     }
 }
@@ -349,7 +349,7 @@ fn parts(entries: usize) -> u64 {
     u64::try_from((entries * ENTRY).div_ceil(PART)).unwrap_or(1).max(1)
 }
 
-fn encode(Hash(hash): Hash, id: &DeliveryId) -> [u8; ENTRY] {
+fn encode(IndexHash(hash): IndexHash, id: &DeliveryId) -> [u8; ENTRY] {
     let endpoint = id.destination.endpoint().map_or(0, EndpointId::bits);
     let mut entry = [0; ENTRY];
     let parts = [
@@ -364,7 +364,7 @@ fn encode(Hash(hash): Hash, id: &DeliveryId) -> [u8; ENTRY] {
 }
 
 /// Reads an entry. Endpoints have random ids, so zero stands for a callback.
-fn decode(entry: &[u8]) -> Option<(Hash, DeliveryId)> {
+fn decode(entry: &[u8]) -> Option<(IndexHash, DeliveryId)> {
     let (hash, rest) = entry.split_first_chunk()?;
     let (endpoint, rest) = rest.split_first_chunk()?;
     let (&[shard], rest) = rest.split_first_chunk()?;
@@ -375,7 +375,7 @@ fn decode(entry: &[u8]) -> Option<(Hash, DeliveryId)> {
         bits => DestinationId::Endpoint(EndpointId::from_bits(bits)),
     };
     let id = DeliveryId { destination, shard, at: Millis::new(i64::from_be_bytes(*at)), webhook_id };
-    Some((Hash(u64::from_be_bytes(*hash)), id))
+    Some((IndexHash(u64::from_be_bytes(*hash)), id))
 }
 
 #[cfg(test)]
@@ -389,7 +389,7 @@ mod tests {
         fn an_entry_survives_storage(hash: u64, endpoint: u128, shard in 0..8_u8, at in 0..=9_999_999_999_999_i64, id: u128) {
             let destination = if endpoint == 0 { DestinationId::Callback } else { DestinationId::Endpoint(EndpointId::from_bits(endpoint)) };
             let id = DeliveryId { destination, shard, at: Millis::new(at), webhook_id: WebhookId::from_bits(id) };
-            prop_assert_eq!(decode(&encode(Hash(hash), &id)), Some((Hash(hash), id)));
+            prop_assert_eq!(decode(&encode(IndexHash(hash), &id)), Some((IndexHash(hash), id)));
         }
 
         /// The range after a segment contains every later moment, and no moment that the segment covers.

@@ -7,9 +7,9 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    index::{Hash, Segment, frequent_until, uncovered},
+    index::{IndexHash, Segment, frequent_until, uncovered},
     items::DELIVERY,
-    search::{Cursor, Filter, KeyRange, Page, Sought, Stretch, id, merge, moment},
+    search::{Cursor, DeliveryPage, Filter, KeyRange, Sought, Stretch, id, merge, moment},
     table::Log,
     totals::after,
 };
@@ -32,7 +32,7 @@ const PAGE: usize = 4000;
 
 /// The hash of what is sought, and the segments of the index.
 pub(super) struct Lookup {
-    hash: Hash,
+    hash: IndexHash,
     segments: Vec<Segment>,
 }
 
@@ -53,7 +53,7 @@ impl Log {
         filtered: usize,
         range: KeyRange,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<DeliveryPage> {
         if sought.filter.job_id.is_some() || sought.filter.webhook_id.is_some() {
             return self.find_indexed(sought, lookup, &range, limit).await;
         }
@@ -75,7 +75,7 @@ impl Log {
         Lookup { hash, segments }: &Lookup,
         range: &KeyRange,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<DeliveryPage> {
         let Sought { tenant, shards, filter } = *sought;
         let (covered, uncovered) = {
             let start = uncovered(segments).clamp(range.start().clone(), range.end().clone());
@@ -117,10 +117,10 @@ impl Lookup {
 
 impl Filter {
     /// The hash by which deliveries that pass are looked up, if there is one.
-    fn hash(&self) -> Option<Hash> {
-        let job = || self.job_id.as_deref().map(Hash::of_job);
-        let workflow = || self.workflow.as_deref().map(Hash::of_workflow);
-        self.webhook_id.map(Hash::of_webhook_id).or_else(job).or_else(workflow)
+    fn hash(&self) -> Option<IndexHash> {
+        let job = || self.job_id.as_deref().map(IndexHash::of_job);
+        let workflow = || self.workflow.as_deref().map(IndexHash::of_workflow);
+        self.webhook_id.map(IndexHash::of_webhook_id).or_else(job).or_else(workflow)
     }
 }
 

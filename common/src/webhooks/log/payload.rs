@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     items::SHARED_AT,
-    table::{Key, Log, PAYLOAD, Row, details_partition, key_of, shared_partition},
+    table::{ItemKey, Log, PAYLOAD, Row, details_partition, key_of, shared_partition},
 };
 use crate::{
     aws::dynamo::{Attribute, Item, Record, attributes, number, text},
@@ -154,7 +154,7 @@ impl Log {
 }
 
 /// The keys of the items with the other parts of a payload, given its first item.
-pub(super) fn other_parts(first: &Item) -> Vec<Key> {
+pub(super) fn other_parts(first: &Item) -> Vec<ItemKey> {
     let [partition, _] = key_of(first);
     let parts = Record::new("payload", first).optional_integer(PARTS).unwrap_or(1).min(MAX_PARTS);
     (1..parts).map(|part| [partition.clone(), part_key(part)]).collect()

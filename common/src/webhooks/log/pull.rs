@@ -21,7 +21,7 @@ use super::{
     payload,
     search::id,
     states::apart_key,
-    table::{Key, Log, Row, keyed, shard_key, state_key},
+    table::{ItemKey, Log, Row, keyed, shard_key, state_key},
 };
 use crate::{
     aws::{
@@ -54,7 +54,7 @@ struct Leased {
 
 impl Leased {
     /// The key of the payload, if it is not stored with the state.
-    fn apart(&self, tenant: &TenantId) -> Option<Key> {
+    fn apart(&self, tenant: &TenantId) -> Option<ItemKey> {
         self.payload.is_none().then(|| apart_key(tenant, &self.delivery))
     }
 }
@@ -199,7 +199,7 @@ impl Log {
         Ok(Some(Leased { delivery, lease, ends, payload }))
     }
 
-    async fn taken(&self, tenant: &TenantId, leased: Leased, found: &Found<Key, Item>) -> Result<Option<Taken>> {
+    async fn taken(&self, tenant: &TenantId, leased: Leased, found: &Found<ItemKey, Item>) -> Result<Option<Taken>> {
         let apart = leased.apart(tenant);
         let Leased { delivery, lease, ends, mut payload } = leased;
         if let Some(key) = apart {

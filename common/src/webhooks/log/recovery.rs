@@ -26,7 +26,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
     items::{DELIVERY, DESTINATION, LEASE, OPEN, OUTCOME, STATUS, WORKFLOW},
-    table::{INDEX, Key, Log, key_of},
+    table::{INDEX, ItemKey, Log, key_of},
 };
 use crate::{
     audit::{self, Action, Change, Entry, Recorder, Target, TargetKind, initial},
@@ -345,11 +345,11 @@ pub(super) fn partition(tenant: &TenantId) -> String {
     format!("{PREFIX}{tenant}")
 }
 
-fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Key {
+fn recovery_key(tenant: &TenantId, id: RecoveryId) -> ItemKey {
     [partition(tenant), id.to_string()]
 }
 
-fn latest_key(tenant: &TenantId, endpoint: Option<EndpointId>) -> Key {
+fn latest_key(tenant: &TenantId, endpoint: Option<EndpointId>) -> ItemKey {
     let of = endpoint.map_or_else(|| "all".to_owned(), |id| id.to_string());
     [partition(tenant), format!("#{of}")]
 }

@@ -52,7 +52,7 @@ pub struct Filter {
 
 /// A page of deliveries, newest first.
 #[derive(Debug)]
-pub struct Page {
+pub struct DeliveryPage {
     /// The deliveries. There may be none even if there is a next page.
     pub deliveries: Vec<Delivery>,
     /// The start of the next page, if there may be one.
@@ -133,7 +133,7 @@ impl Log {
         cursor: Option<&Cursor>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Page> {
+    ) -> Result<DeliveryPage> {
         let sought = Sought { tenant, shards, filter };
         let lookup = self.lookup(&sought).await?;
         let (end, mut filtered, mut deliveries, mut cursor) =
@@ -148,7 +148,7 @@ impl Log {
             deliveries.extend(page.deliveries);
             cursor = page.next;
             if cursor.is_none() || deliveries.len() >= limit || Instant::now() >= end {
-                return Ok(Page { deliveries, next: cursor });
+                return Ok(DeliveryPage { deliveries, next: cursor });
             }
             filtered = filtered.saturating_mul(4).min(MOST_FILTERED);
         }
@@ -161,7 +161,7 @@ impl Log {
         filtered: usize,
         range: KeyRange,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<DeliveryPage> {
         let Sought { tenant, shards, filter } = *sought;
         match filter.status {
             None | Some(Status::Delivered) => {
@@ -175,7 +175,7 @@ impl Log {
                 let newest = (!is_filtered).then_some(limit);
                 let read = read_newest(queries.collect(), most, newest, read_delivery, moment_of).await?;
                 let page = merge(read, limit, moment_of);
-                Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
+                Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
             }
             // The index contains only undelivered deliveries, so delivered ones are not read.
             Some(status) => {
@@ -201,11 +201,11 @@ impl Log {
         ids: Stretch<DeliveryId>,
         filter: &Filter,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<DeliveryPage> {
         let known = self.known(tenant, &ids.found).await?;
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         let page = merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment());
-        Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
+        Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
     }
 
     /// The key range of deliveries that were created in the period of `filter` and follow `cursor`.

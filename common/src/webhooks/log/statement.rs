@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The deliveries that a statement reads.
-pub(super) struct Source {
+pub(super) struct StatementSource {
     /// The index, if it does not read the table.
     index: Option<&'static str>,
     partition: Attribute,
@@ -32,14 +32,15 @@ pub(super) struct Source {
 }
 
 /// The successful deliveries of events.
-pub(super) const SUCCESSES: Source = Source {
+pub(super) const SUCCESSES: StatementSource = StatementSource {
     index: None,
     partition: DESTINATION,
     condition: (" AND \"status\" = ? AND \"event\" <> ?", &[Status::Delivered.as_str(), EventName::Test.as_str()]),
     limit: 2000,
 };
 /// The undelivered deliveries, which are in the index.
-pub(super) const UNDELIVERED: Source = Source { index: Some(INDEX), partition: OPEN, condition: ("", &[]), limit: 300 };
+pub(super) const UNDELIVERED: StatementSource =
+    StatementSource { index: Some(INDEX), partition: OPEN, condition: ("", &[]), limit: 300 };
 
 /// The result of a statement.
 pub(super) struct Selected<'a, P> {
@@ -60,7 +61,7 @@ impl Log {
     /// Reads `places`, which are partitions and must be sorted by key, until it has found `enough` keys.
     pub(super) async fn select<'a, P: Copy>(
         &self,
-        source: &Source,
+        source: &StatementSource,
         places: &'a [(String, P)],
         range: &KeyRange,
         enough: usize,

@@ -16,7 +16,7 @@ use super::{
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
-        Key, Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
+        ItemKey, Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
         tests_key,
     },
 };
@@ -448,7 +448,7 @@ impl Log {
 }
 
 /// The key of the payload that is stored apart from a delivery's state: its own, or one that it shares with others.
-pub(super) fn apart_key(tenant: &TenantId, delivery: &Delivery) -> Key {
+pub(super) fn apart_key(tenant: &TenantId, delivery: &Delivery) -> ItemKey {
     match delivery.is_shared {
         true => shared_key(tenant, delivery),
         false => details_key(tenant, &delivery.id, PAYLOAD),

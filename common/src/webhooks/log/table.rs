@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     aws::{
-        batch::{Left, put_request, read_all, write_all},
+        batch::{Unprocessed, put_request, read_all, write_all},
         clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, number},
         expression::{Condition, Update, query},
@@ -35,7 +35,7 @@ pub struct Log {
     pub(super) retention: Retention,
     pub(super) kept_payload_bytes: usize,
     rooms: Rooms,
-    gathered: Option<Arc<Gathered<Key, Item>>>,
+    gathered: Option<Arc<Gathered<ItemKey, Item>>>,
 }
 
 /// An item to write unconditionally. It may contain a callback's secret, so there is no `Debug`.
@@ -91,7 +91,7 @@ impl Log {
     /// round.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Vec<(T, Error)> {
         // A batch must not contain the same key twice, so only the last of several duplicates is written.
-        let rows: BTreeMap<Key, (T, Row)> =
+        let rows: BTreeMap<ItemKey, (T, Row)> =
             rows.into_iter().map(|(label, row)| (key_of(&row.0), (label, row))).collect();
         let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
         let mut written =
@@ -100,7 +100,7 @@ impl Log {
             });
         let mut unwritten = Vec::new();
         while let Some(result) = written.next().await {
-            let Err(Left { items, error }) = result else { continue };
+            let Err(Unprocessed { items, error }) = result else { continue };
             let failed = error.filter(|error| !matches!(error, Error::Busy));
             if let Some(error) = &failed {
                 crate::log!("log.rows_unwritten", ?error, rows = items.len());
@@ -113,12 +113,12 @@ impl Log {
     }
 
     /// Reads an item consistently.
-    pub(super) async fn get(&self, key: Key, doing: &'static str) -> Result<Option<Item>> {
+    pub(super) async fn get(&self, key: ItemKey, doing: &'static str) -> Result<Option<Item>> {
         get(&self.dynamodb, &self.table, keyed(key, []), doing).await
     }
 
     /// Reads any number of items consistently.
-    pub(super) async fn get_all(&self, keys: Vec<Key>) -> Result<HashMap<Key, Item>> {
+    pub(super) async fn get_all(&self, keys: Vec<ItemKey>) -> Result<HashMap<ItemKey, Item>> {
         let Some(gathered) = &self.gathered else {
             let (found, error) = self.get_some(keys, true).await;
             return error.map_or(Ok(found.values), Err);
@@ -134,13 +134,17 @@ impl Log {
     }
 
     /// Reads items. Also returns an error if some keys could not be read.
-    pub(super) async fn get_some(&self, keys: Vec<Key>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
+    pub(super) async fn get_some(
+        &self,
+        keys: Vec<ItemKey>,
+        is_consistent: bool,
+    ) -> (Found<ItemKey, Item>, Option<Error>) {
         let keys = keys.into_iter().map(|key| keyed(key, [])).collect();
         let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
         let (mut found, mut failed) = (Found::default(), None);
         while let Some((items, left)) = calls.next().await {
             found.values.extend(items.into_iter().map(|item| (key_of(&item), item)));
-            if let Some(Left { items, error }) = left {
+            if let Some(Unprocessed { items, error }) = left {
                 found.unread.extend(items.iter().map(key_of));
                 failed = failed.or(error).or(Some(Error::Busy));
             }
@@ -153,14 +157,14 @@ impl Log {
         query(&self.dynamodb, &self.table, keys)
     }
 
-    pub(super) fn update(&self, key: Key) -> Update {
+    pub(super) fn update(&self, key: ItemKey) -> Update {
         Update::of(&self.table, keyed(key, []))
     }
 
     /// Builds an item that expires after the retention period.
     pub(super) fn item(
         &self,
-        key: Key,
+        key: ItemKey,
         attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>,
         now: Timestamp,
     ) -> Item {
@@ -178,15 +182,15 @@ impl Log {
 }
 
 /// Partition key and sort key.
-pub(super) type Key = [String; 2];
+pub(super) type ItemKey = [String; 2];
 
-pub(super) fn key_of(item: &Item) -> Key {
+pub(super) fn key_of(item: &Item) -> ItemKey {
     let record = Record::new("delivery", item);
     [DESTINATION, DELIVERY].map(|name| record.optional_text(name).unwrap_or_default().to_owned())
 }
 
 /// Builds an item with this key.
-pub(super) fn keyed(key: Key, attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>) -> Item {
+pub(super) fn keyed(key: ItemKey, attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>) -> Item {
     let [destination, delivery] = key.map(AttributeValue::S);
     item([(DESTINATION, destination), (DELIVERY, delivery)].into_iter().chain(attributes))
 }
@@ -222,14 +226,14 @@ pub(super) fn shared_partition(tenant: &TenantId, of: &Delivery) -> String {
     format!("{tenant}/event/{}", DeliveryId { webhook_id, ..of.id }.moment())
 }
 
-pub(super) fn shared_key(tenant: &TenantId, of: &Delivery) -> Key {
+pub(super) fn shared_key(tenant: &TenantId, of: &Delivery) -> ItemKey {
     [shared_partition(tenant, of), PAYLOAD.to_owned()]
 }
 
-pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> Key {
+pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> ItemKey {
     [shard_key(tenant, id.shard()), id.moment()]
 }
 
-pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Key {
+pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> ItemKey {
     [details_partition(tenant, id), part.to_owned()]
 }

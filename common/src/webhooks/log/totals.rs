@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use super::{
     items::{DELIVERY, DESTINATION},
     search::moment,
-    table::{Key, Log, Row},
+    table::{ItemKey, Log, Row},
 };
 use crate::{
     aws::{
@@ -151,7 +151,7 @@ pub(super) fn partition(tenant: &TenantId) -> String {
     format!("index/{tenant}")
 }
 
-fn key(tenant: &TenantId, hour: Timestamp) -> Key {
+fn key(tenant: &TenantId, hour: Timestamp) -> ItemKey {
     [partition(tenant), format!("{HOUR}{}", Millis::new(hour.as_millisecond()))]
 }
 

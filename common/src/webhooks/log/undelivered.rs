@@ -69,14 +69,14 @@ const DOING: &str = "counting undelivered deliveries";
 /// A partition of the index, which contains a shard's deliveries with one status. `destination` is the index of the
 /// shard's destination in the request.
 #[derive(Clone, Copy)]
-struct Place {
+struct IndexPartition {
     destination: usize,
     shard: Shard,
     status: Status,
 }
 
 /// The wanted deliveries: those to count and, in long backlogs, those to list.
-struct Asked {
+struct WantedRanges {
     all: KeyRange,
     listed: Option<KeyRange>,
 }
@@ -93,7 +93,7 @@ impl Log {
     ) -> Result<Vec<Open>> {
         let all = self.range(&Filter::default(), None, now);
         let listed = self.range(&Filter { since, ..Filter::default() }, None, now);
-        self.open_with(&STATUSES, tenant, destinations, &Asked { all, listed: Some(listed) }).await
+        self.open_with(&STATUSES, tenant, destinations, &WantedRanges { all, listed: Some(listed) }).await
     }
 
     /// Counts the undelivered deliveries of each of `destinations` that have one of these statuses and were created in the
@@ -106,7 +106,7 @@ impl Log {
         filter: &Filter,
         now: Timestamp,
     ) -> Result<Vec<Open>> {
-        let asked = Asked { all: self.range(filter, None, now), listed: None };
+        let asked = WantedRanges { all: self.range(filter, None, now), listed: None };
         self.open_with(statuses, tenant, destinations, &asked).await
     }
 
@@ -115,14 +115,14 @@ impl Log {
         statuses: &[Status],
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
-        asked: &Asked,
+        asked: &WantedRanges,
     ) -> Result<Vec<Open>> {
         let places = destinations.iter().enumerate().flat_map(|(destination, shards)| {
             shards.iter().flat_map(move |shard| {
-                statuses.iter().map(move |status| Place { destination, shard: *shard, status: *status })
+                statuses.iter().map(move |status| IndexPartition { destination, shard: *shard, status: *status })
             })
         });
-        let places: BTreeMap<String, Place> =
+        let places: BTreeMap<String, IndexPartition> =
             places.map(|place| (index_key(tenant, place.shard, place.status), place)).collect();
         let places: Vec<_> = places.into_iter().collect();
         let parts: Vec<_> = places.chunks(PARTITIONS).map(|part| self.read_open(part, asked)).collect();
@@ -151,9 +151,9 @@ impl Log {
     /// Reads partitions of the index, which must be sorted by key. Also returns those that are too large for a statement.
     async fn read_open(
         &self,
-        mut places: &[(String, Place)],
-        asked: &Asked,
-    ) -> Result<(Vec<(Place, Backlog)>, Vec<Place>)> {
+        mut places: &[(String, IndexPartition)],
+        asked: &WantedRanges,
+    ) -> Result<(Vec<(IndexPartition, Backlog)>, Vec<IndexPartition>)> {
         let (mut read, mut large) = (Vec::new(), Vec::new());
         while !places.is_empty() {
             let Selected { whole, rest } = self.select(&UNDELIVERED, places, &asked.all, READ).await?;
@@ -169,7 +169,7 @@ impl Log {
     }
 
     /// Counts up to [`MOST`] deliveries of a partition of the index that is too large for the statement.
-    async fn count_open(&self, tenant: &TenantId, place: Place, asked: &Asked) -> Result<Backlog> {
+    async fn count_open(&self, tenant: &TenantId, place: IndexPartition, asked: &WantedRanges) -> Result<Backlog> {
         let query = |range| self.query_index(index_key(tenant, place.shard, place.status), range);
         let read = |items: Vec<Item>| items.into_iter().filter_map(|item| id(place.shard, &item)).collect::<Vec<_>>();
         let (mut newest, mut is_part, mut others) = (Vec::new(), false, asked.all.clone());

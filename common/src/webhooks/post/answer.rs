@@ -40,7 +40,7 @@ const INVALID: &str = "The response body is not valid HTTP/1.1";
 
 /// Reads the response to a request.
 #[derive(Clone, Copy)]
-pub(super) struct Read<'a> {
+pub(super) struct ResponseReader<'a> {
     pub(super) url: &'a Url,
     /// The endpoint's custom headers, if any.
     pub(super) headers: Option<&'a Headers>,
@@ -50,7 +50,7 @@ pub(super) struct Read<'a> {
     pub(super) deadline: Instant,
 }
 
-impl Read<'_> {
+impl ResponseReader<'_> {
     /// Reads a response. A 2xx counts only if its body is complete or longer than the limit. For other responses, the
     /// beginning of the body is kept.
     pub(super) async fn posted(self, response: Response<Incoming>) -> Posted {

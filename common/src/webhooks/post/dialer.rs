@@ -15,7 +15,7 @@ use tokio::{
 };
 use url::{Host, Url};
 
-use super::lookups::{Lookup, Lookups};
+use super::lookups::{Lookups, Resolve};
 use crate::{id::TenantId, webhooks::destination::DestinationPolicy};
 
 /// The time limit for connecting to a host, across all its addresses.
@@ -40,7 +40,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// The resolver and the connector, which tests can replace.
 #[derive(Clone)]
 pub struct Network {
-    pub lookup: Lookup,
+    pub lookup: Resolve,
     pub connect: Connect,
 }
 

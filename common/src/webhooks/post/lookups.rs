@@ -18,43 +18,43 @@ use tokio::sync::{Notify, watch};
 use crate::{id::TenantId, lock::lock};
 
 /// Looks up the addresses of a host name.
-pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+pub type Resolve = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// The number of concurrent lookups. Tokio has 512 threads for them and for calls to AWS.
-const MOST: Count = Count { all: 384, new: 192 };
+const MOST: LookupCount = LookupCount { all: 384, new: 192 };
 /// The number of concurrent lookups for an organization.
-const MOST_OF_TENANT: Count = Count { all: 16, new: 4 };
+const MOST_OF_TENANT: LookupCount = LookupCount { all: 16, new: 4 };
 /// The number of names that are remembered as found.
 const NAMES: usize = 10_000;
 
 /// The result of a lookup, which concurrent callers share.
-type Found = Result<Vec<IpAddr>, Arc<io::Error>>;
+type LookupResult = Result<Vec<IpAddr>, Arc<io::Error>>;
 
 /// Looks up names. Cloning is cheap, and shares the bounds.
 #[derive(Clone)]
 pub(super) struct Lookups {
-    lookup: Lookup,
+    lookup: Resolve,
     state: Arc<Mutex<State>>,
     ended: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
-    in_progress: HashMap<String, watch::Receiver<Option<Found>>>,
-    count: Count,
-    tenants: HashMap<TenantId, Count>,
+    in_progress: HashMap<String, watch::Receiver<Option<LookupResult>>>,
+    count: LookupCount,
+    tenants: HashMap<TenantId, LookupCount>,
     /// Names whose latest lookup found an address.
     found: HashSet<String>,
 }
 
 /// Numbers of lookups in progress: of all names, and of names that were not found recently.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Count {
+struct LookupCount {
     all: usize,
     new: usize,
 }
 
-impl Count {
+impl LookupCount {
     fn has_room(self, most: Self, is_new: bool) -> bool {
         self.all < most.all && (!is_new || self.new < most.new)
     }
@@ -76,16 +76,16 @@ struct InProgress {
     tenant: TenantId,
     name: String,
     is_new: bool,
-    result: watch::Sender<Option<Found>>,
+    result: watch::Sender<Option<LookupResult>>,
 }
 
 impl Lookups {
-    pub(super) fn new(lookup: Lookup) -> Self {
+    pub(super) fn new(lookup: Resolve) -> Self {
         Self { lookup, state: Arc::default(), ended: Arc::default() }
     }
 
     /// Looks up the addresses of a name for a delivery of `tenant`.
-    pub(super) async fn addresses(&self, tenant: &TenantId, name: &str) -> Found {
+    pub(super) async fn addresses(&self, tenant: &TenantId, name: &str) -> LookupResult {
         let mut result = loop {
             // Registered before the check, so that the end of a lookup cannot be missed.
             let ended = self.ended.notified();
@@ -99,7 +99,7 @@ impl Lookups {
     }
 
     /// Begins a lookup, or joins another attempt's lookup. `None` if there is no capacity.
-    fn begin(&self, tenant: &TenantId, name: &str) -> Option<watch::Receiver<Option<Found>>> {
+    fn begin(&self, tenant: &TenantId, name: &str) -> Option<watch::Receiver<Option<LookupResult>>> {
         let mut state = lock(&self.state);
         if let Some(result) = state.in_progress.get(name) {
             return Some(result.clone());
@@ -142,7 +142,7 @@ impl Drop for InProgress {
         state.count.remove(self.is_new);
         if let Some(count) = state.tenants.get_mut(&self.tenant) {
             count.remove(self.is_new);
-            if *count == Count::default() {
+            if *count == LookupCount::default() {
                 state.tenants.remove(&self.tenant);
             }
         }

@@ -27,11 +27,11 @@ use crate::webhooks::destination::{EndpointUrl, SigningSecret};
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A client for two concurrent attempts, which may dial 127.0.0.1 but no other loopback address.
-fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
+fn client_with(lookup: Resolve, roots: rustls::RootCertStore) -> Client {
     client_for(2, lookup, roots)
 }
 
-fn client_for(attempts: usize, lookup: Lookup, roots: rustls::RootCertStore) -> Client {
+fn client_for(attempts: usize, lookup: Resolve, roots: rustls::RootCertStore) -> Client {
     let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
     Client::new(
         policy,
@@ -43,7 +43,7 @@ fn client_for(attempts: usize, lookup: Lookup, roots: rustls::RootCertStore) -> 
 }
 
 /// Resolves every name to 127.0.0.1.
-fn here() -> Lookup {
+fn here() -> Resolve {
     Arc::new(|_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) })
 }
 
@@ -758,7 +758,7 @@ async fn the_detail_explains_a_failed_connection() {
         (io::ErrorKind::NetworkUnreachable, "The host's network is unreachable"),
         (io::ErrorKind::TimedOut, "No address of the host responded in time"),
     ] {
-        let lookup: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }));
+        let lookup: Resolve = Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }));
         let connect: Connect = Arc::new(move |_| Box::pin(async move { Err(kind.into()) }));
         let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
         let tls = tls(rustls::RootCertStore::empty()).expect("versions");
@@ -799,7 +799,7 @@ async fn the_detail_of_a_timeout_names_its_phase() {
         server("127.0.0.1:0", None, vec![vec![vec![b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"], vec![]]]).await;
     let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
     let system = Network::system();
-    let lookup: Lookup = Arc::new(|_| Box::pin(std::future::pending()));
+    let lookup: Resolve = Arc::new(|_| Box::pin(std::future::pending()));
     let tls = tls(rustls::RootCertStore::empty()).expect("versions");
     let network = Network { lookup, ..system };
     let client = Client::new(policy, Duration::from_millis(300), 2, tls, network);

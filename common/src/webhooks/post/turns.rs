@@ -25,14 +25,14 @@ const UNACCEPTED: Duration = Duration::from_millis(100);
 
 /// The turns of each organization and origin with connections that are being opened.
 #[derive(Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<Key, Arc<Semaphore>>>>);
+pub(super) struct Turns(Arc<Mutex<HashMap<OriginKey, Arc<Semaphore>>>>);
 
-type Key = (TenantId, Box<str>);
+type OriginKey = (TenantId, Box<str>);
 
 /// A turn to connect, held until dropped.
 pub(super) struct Turn {
-    turns: Arc<Mutex<HashMap<Key, Arc<Semaphore>>>>,
-    key: Key,
+    turns: Arc<Mutex<HashMap<OriginKey, Arc<Semaphore>>>>,
+    key: OriginKey,
     permit: Option<OwnedSemaphorePermit>,
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use api::verification::{Cause, Finding, Scheme, Valid, Verification, WhichSecret};
 
 use super::{
-    facts::{Known, Logged, Sent},
+    facts::{Known, Logged, SentDelivery},
     finding::{finding, of_bodies, unexplained},
-    keys::{Form, Owner},
+    keys::{Derivation, Owner},
     received_request::{Computed, Seen},
-    search::{Search, Source, Target},
+    search::{GivenSignature, Search, SignatureSource},
     signature::{self, Encoding, Given},
     values::{Values, seconds_of},
 };
@@ -69,7 +69,7 @@ fn recognized(found: Finding, seen: &[u8], known: &Known) -> Finding {
                        reverse. The signature covers the bytes that were sent.";
         return Finding { cause: Cause::BodyForm.into(), message: message.to_owned(), ..found };
     }
-    let is_of = |sent: &&Sent| sent.bodies.iter().any(|body| *body == seen);
+    let is_of = |sent: &&SentDelivery| sent.bodies.iter().any(|body| *body == seen);
     match known.nearby.iter().find(is_of) {
         Some(sent) => Finding {
             cause: Cause::BodyOfAnother.into(),
@@ -127,14 +127,14 @@ fn of_header(
         Scheme::Body => &values.body_signature,
     };
     let Some(value) = value.as_deref().filter(|value| !value.is_empty()) else { return };
-    let targets: Vec<_> = search.of(Source::Header(scheme)).collect();
+    let targets: Vec<_> = search.of(SignatureSource::Header(scheme)).collect();
     let explained: Vec<_> = targets.iter().filter_map(|target| target.explained.as_ref()).collect();
     if !targets.is_empty() {
         causes.extend(misshapen(scheme, value, &targets));
     }
     for found in &explained {
         causes.extend(found.causes.iter().cloned());
-        if let (true, Owner::Own(secret), Form::Right(key)) = (found.is_right, found.owner, found.form) {
+        if let (true, Owner::Own(secret), Derivation::Right(key)) = (found.is_right, found.owner, found.form) {
             match overdue(secret, known, values) {
                 Some(cause) => causes.push(cause),
                 None => valid.push(Valid { scheme: scheme.into(), secret: secret.into(), key: key.into() }),
@@ -159,7 +159,7 @@ fn overdue(secret: WhichSecret, known: &Known, values: &Values) -> Option<Findin
 }
 
 /// The cause, if a header does not have the form in which it is sent.
-fn misshapen(scheme: Scheme, value: &str, targets: &[&Target]) -> Option<Finding> {
+fn misshapen(scheme: Scheme, value: &str, targets: &[&GivenSignature]) -> Option<Finding> {
     let is_right = match scheme {
         Scheme::Standard => signature::is_standard(value),
         Scheme::Body => signature::is_lower_hex(value),
@@ -205,7 +205,7 @@ fn named(encoding: Encoding) -> &'static str {
 fn without_explanation(
     scheme: Scheme,
     value: &str,
-    targets: &[&Target],
+    targets: &[&GivenSignature],
     known: &Known,
     seen: &Seen,
     search: &Search<'_>,
@@ -222,13 +222,13 @@ fn without_explanation(
         let message = "The header has no whole signature. It may have been cut off or replaced.";
         return vec![finding(Cause::SignatureEncoding, message)];
     }
-    let is_right = |target: &Target| target.explained.as_ref().is_some_and(|found| found.is_right);
-    if scheme == Scheme::Standard && search.of(Source::Header(Scheme::Body)).any(is_right) {
+    let is_right = |target: &GivenSignature| target.explained.as_ref().is_some_and(|found| found.is_right);
+    if scheme == Scheme::Standard && search.of(SignatureSource::Header(Scheme::Body)).any(is_right) {
         let message = "The secret and the body are right, because `x-webhook-signature` is valid. `webhook-id`, \
                        `webhook-timestamp` or `webhook-signature` is from another request.";
         return vec![finding(Cause::SignatureOfAnother, message)];
     }
-    if scheme == Scheme::Body && search.of(Source::Header(Scheme::Standard)).any(is_right) {
+    if scheme == Scheme::Body && search.of(SignatureSource::Header(Scheme::Standard)).any(is_right) {
         return vec![finding(Cause::SignatureOfAnother, "`x-webhook-signature` is from another request.")];
     }
     let sent = match &known.logged {
@@ -340,7 +340,7 @@ fn of_log(known: &Known, values: &Values, remarks: &mut Vec<Finding>) {
 
 /// Reports the signature that the receiver computed.
 fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Known, causes: &mut Vec<Finding>) {
-    let mut targets = search.of(Source::Computed);
+    let mut targets = search.of(SignatureSource::Computed);
     let Some(target) = targets.next() else {
         let message = "The computed signature is not 32 bytes in base64 or hex.";
         return causes.push(finding(Cause::SignatureEncoding, message));
@@ -359,7 +359,7 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Kno
         return causes.push(cause);
     }
     let given = &target.given;
-    let mut of_header = search.of(Source::Header(found.scheme)).peekable();
+    let mut of_header = search.of(SignatureSource::Header(found.scheme)).peekable();
     let is_of_header = of_header.peek().is_none() || of_header.any(|other| other.given.tag == given.tag);
     if found.owner == Owner::Own(WhichSecret::Previous) && !is_of_header {
         let message = "The computed signature was made with the secret from before the rotation, and the header's with the \

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     diagnosis::{diagnose, is_unexplained},
-    facts::{Known, Logged, Secrets, Sent},
+    facts::{Known, Logged, Secrets, SentDelivery},
     received_request::Seen,
     search::search,
     values::Values,
@@ -88,7 +88,7 @@ impl Verifying<'_> {
     }
 
     /// Reads the latest deliveries to the endpoint before the time of the request.
-    async fn nearby(self, own: &Endpoint, webhook_id: Option<WebhookId>, at: i64) -> Result<Vec<Sent>> {
+    async fn nearby(self, own: &Endpoint, webhook_id: Option<WebhookId>, at: i64) -> Result<Vec<SentDelivery>> {
         let time = Timestamp::from_second(at).unwrap_or(self.now);
         let filter = Filter { until: Some(time.after(AFTER)), ..Filter::default() };
         let page = self.log.search(self.tenant, &shards(own), &filter, None, NEARBY, self.now).await?;
@@ -100,7 +100,7 @@ impl Verifying<'_> {
     }
 
     /// Reads a delivery with its bodies. Returns `None` if it has expired meanwhile.
-    async fn sent(self, id: &DeliveryId, endpoints: &[Endpoint]) -> Result<Option<Sent>> {
+    async fn sent(self, id: &DeliveryId, endpoints: &[Endpoint]) -> Result<Option<SentDelivery>> {
         let Some((delivery, payload)) = self.log.find(self.tenant, id).await? else { return Ok(None) };
         let endpoint = endpoints.iter().find(|endpoint| DestinationId::Endpoint(endpoint.id) == id.destination);
         let forms = match form(&delivery, endpoint) {
@@ -113,7 +113,7 @@ impl Verifying<'_> {
         let callback = payload.as_ref().and_then(|payload| payload.destination.callback());
         let callback: Option<SigningSecret> = callback.map(|(_, secret)| secret.clone());
         let at = delivery.attempts_so_far().map(|attempt| attempt.at).collect();
-        Ok(Some(Sent { id: *id, bodies, at, callback }))
+        Ok(Some(SentDelivery { id: *id, bodies, at, callback }))
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Known {
     pub(super) others: Vec<(EndpointId, Secrets)>,
     pub(super) logged: Logged,
     /// Other deliveries around the time of the request.
-    pub(super) nearby: Vec<Sent>,
+    pub(super) nearby: Vec<SentDelivery>,
 }
 
 /// An endpoint's secrets.
@@ -33,11 +33,11 @@ pub(super) enum Logged {
     /// The request has no valid id.
     NotSought,
     Absent,
-    Found(Sent),
+    Found(SentDelivery),
 }
 
 /// A delivery in the log.
-pub(super) struct Sent {
+pub(super) struct SentDelivery {
     pub(super) id: DeliveryId,
     /// The body in the form in which it was sent, and in other forms; empty if it is not kept.
     pub(super) bodies: Vec<Bytes>,

@@ -1,6 +1,6 @@
 //! The headers that a receiver saw, in the forms in which programs print them.
 
-use super::json::{Json, decoded};
+use super::json::{WrittenJson, decoded};
 use crate::issue::Problem;
 
 /// The maximum number of bytes of all headers, and of headers.
@@ -16,7 +16,7 @@ pub struct SeenHeaders {
 
 /// A header that a verification reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ReadHeader {
     Id,
     Timestamp,
     Signature,
@@ -33,7 +33,7 @@ pub(super) struct SeenHeader<'a> {
     pub(super) is_named_right: bool,
 }
 
-impl Part {
+impl ReadHeader {
     pub(super) const ALL: [Self; 4] = [Self::Id, Self::Timestamp, Self::Signature, Self::BodySignature];
 
     pub(super) fn name(self) -> &'static str {
@@ -66,7 +66,7 @@ impl SeenHeaders {
         }
         let text = text.trim();
         let headers = match text.starts_with(['{', '[']) {
-            true => Json::parse(text).and_then(of_json),
+            true => WrittenJson::parse(text).and_then(of_json),
             false => text.lines().map(str::trim).filter(|line| !is_skipped(line)).map(of_line).collect(),
         };
         // The diagnosis says that nothing was read.
@@ -78,11 +78,11 @@ impl SeenHeaders {
     /// Whether the text is in a form that is not read.
     pub(super) fn are_unread(&self) -> bool {
         let is_empty = self.text.is_empty() || self.text == "{}";
-        !is_empty && (self.all.is_empty() || self.text.contains(Part::Id.name()))
+        !is_empty && (self.all.is_empty() || self.text.contains(ReadHeader::Id.name()))
     }
 
     /// The headers that are, or are meant to be, this one. If some are named right, only those.
-    pub(super) fn of(&self, part: Part) -> Vec<SeenHeader<'_>> {
+    pub(super) fn of(&self, part: ReadHeader) -> Vec<SeenHeader<'_>> {
         let all = self.all.iter().filter_map(|(name, value)| {
             let lower = name.to_ascii_lowercase();
             let is_named_right = lower == part.name();
@@ -112,42 +112,42 @@ fn of_line(line: &str) -> Option<(String, String)> {
     (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
-fn of_json(json: Json<'_>) -> Option<Vec<(String, String)>> {
+fn of_json(json: WrittenJson<'_>) -> Option<Vec<(String, String)>> {
     match json {
-        Json::Object(members) => Some(members.iter().flat_map(|(name, value)| of_member(name, value)).collect()),
-        Json::List(elements) if elements.iter().all(|element| matches!(element, Json::List(_))) => {
+        WrittenJson::Object(members) => Some(members.iter().flat_map(|(name, value)| of_member(name, value)).collect()),
+        WrittenJson::List(elements) if elements.iter().all(|element| matches!(element, WrittenJson::List(_))) => {
             elements.iter().map(pair).collect()
         }
-        Json::List(elements) => {
+        WrittenJson::List(elements) => {
             let texts: Option<Vec<_>> = elements.iter().map(text).collect();
             let texts = texts.filter(|texts| texts.len().is_multiple_of(2))?;
             let mut texts = texts.into_iter();
             Some(std::iter::from_fn(|| Some((texts.next()?, texts.next()?))).collect())
         }
-        Json::Word(_) | Json::Text(_) => None,
+        WrittenJson::Word(_) | WrittenJson::Text(_) => None,
     }
 }
 
 /// The values of a header. Frameworks add objects of their own to an environment, which have no text.
-fn of_member(name: &str, value: &Json<'_>) -> Vec<(String, String)> {
+fn of_member(name: &str, value: &WrittenJson<'_>) -> Vec<(String, String)> {
     let values = match value {
-        Json::List(values) => values.iter().filter_map(text).collect(),
+        WrittenJson::List(values) => values.iter().filter_map(text).collect(),
         value => Vec::from_iter(text(value)),
     };
     values.into_iter().map(|value| (decoded(name).into_owned(), value)).collect()
 }
 
-fn pair(element: &Json<'_>) -> Option<(String, String)> {
-    let Json::List(pair) = element else { return None };
+fn pair(element: &WrittenJson<'_>) -> Option<(String, String)> {
+    let WrittenJson::List(pair) = element else { return None };
     let [name, value] = pair.as_slice() else { return None };
     Some((text(name)?, text(value)?))
 }
 
-fn text(value: &Json<'_>) -> Option<String> {
+fn text(value: &WrittenJson<'_>) -> Option<String> {
     match value {
-        Json::Text(text) => Some(decoded(text).into_owned()),
-        Json::Word("null") | Json::List(_) | Json::Object(_) => None,
-        Json::Word(word) => Some((*word).to_owned()),
+        WrittenJson::Text(text) => Some(decoded(text).into_owned()),
+        WrittenJson::Word("null") | WrittenJson::List(_) | WrittenJson::Object(_) => None,
+        WrittenJson::Word(word) => Some((*word).to_owned()),
     }
 }
 
@@ -155,7 +155,7 @@ fn text(value: &Json<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn values(text: &str, part: Part) -> Vec<String> {
+    fn values(text: &str, part: ReadHeader) -> Vec<String> {
         let headers = SeenHeaders::parse(text).expect(text);
         headers.of(part).iter().map(|header| header.value.to_owned()).collect()
     }
@@ -173,24 +173,24 @@ mod tests {
             r#"["host", "x", "webhook-id", "a"]"#,
             "'webhook-id': 'a',\n'b': 'c',",
         ] {
-            assert_eq!(values(text, Part::Id), ["a"], "{text}");
+            assert_eq!(values(text, ReadHeader::Id), ["a"], "{text}");
         }
-        assert_eq!(values("webhook-id: a\nWebhook-ID: b", Part::Id), ["a", "b"]);
-        assert_eq!(values("svix-id: a\nwebhook-id: b", Part::Id), ["b"]);
-        assert_eq!(values("", Part::Id), [""; 0]);
+        assert_eq!(values("webhook-id: a\nWebhook-ID: b", ReadHeader::Id), ["a", "b"]);
+        assert_eq!(values("svix-id: a\nwebhook-id: b", ReadHeader::Id), ["b"]);
+        assert_eq!(values("", ReadHeader::Id), [""; 0]);
     }
 
     #[test]
     fn other_names_of_a_header_are_recognized() {
         for (name, part) in [
-            ("HTTP_WEBHOOK_ID", Part::Id),
-            ("webhook_timestamp", Part::Timestamp),
-            ("Svix-Signature", Part::Signature),
-            ("X-Webhook-Id", Part::Id),
-            ("HTTP_X_WEBHOOK_SIGNATURE", Part::BodySignature),
+            ("HTTP_WEBHOOK_ID", ReadHeader::Id),
+            ("webhook_timestamp", ReadHeader::Timestamp),
+            ("Svix-Signature", ReadHeader::Signature),
+            ("X-Webhook-Id", ReadHeader::Id),
+            ("HTTP_X_WEBHOOK_SIGNATURE", ReadHeader::BodySignature),
         ] {
             let headers = SeenHeaders::parse(&format!("{name}: a")).expect("a header");
-            let found: Vec<_> = Part::ALL.into_iter().filter(|part| !headers.of(*part).is_empty()).collect();
+            let found: Vec<_> = ReadHeader::ALL.into_iter().filter(|part| !headers.of(*part).is_empty()).collect();
             assert_eq!(found, [part], "{name}");
             assert!(!headers.of(part)[0].is_named_right, "{name}");
         }
@@ -200,11 +200,11 @@ mod tests {
     fn a_text_in_another_form_has_no_headers() {
         let bomb = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         for text in ["no colon", "[1, 2, 3]", "{", "[[1]]", "webhook-id: x\ny", &bomb] {
-            assert_eq!(values(text, Part::Id), [""; 0], "{text}");
+            assert_eq!(values(text, ReadHeader::Id), [""; 0], "{text}");
         }
         // `serde_json` would parse the string after its marker as JSON again.
-        assert_eq!(values(r#"{"$serde_json::private::RawValue": "{\"webhook-id\": \"a\"}"}"#, Part::Id), [""; 0]);
-        assert_eq!(values(&format!("{}webhook-id: a", "a: b\n".repeat(200)), Part::Id), [""; 0]);
+        assert_eq!(values(r#"{"$serde_json::private::RawValue": "{\"webhook-id\": \"a\"}"}"#, ReadHeader::Id), [""; 0]);
+        assert_eq!(values(&format!("{}webhook-id: a", "a: b\n".repeat(200)), ReadHeader::Id), [""; 0]);
         assert!(SeenHeaders::parse(&"a".repeat(40_000)).is_err());
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 /// A JSON value with its original text.
 #[derive(Debug, PartialEq)]
-pub(super) enum Json<'a> {
+pub(super) enum WrittenJson<'a> {
     /// A number, `true`, `false` or `null`.
     Word(&'a str),
     /// A string, with its quotes.
@@ -20,7 +20,7 @@ pub(super) enum Json<'a> {
 pub(super) struct Style {
     pub(super) escapes: Escapes,
     pub(super) spaces: Spaces,
-    pub(super) order: Order,
+    pub(super) order: MemberOrder,
     /// Whether numbers are those of a double, as JavaScript writes them.
     pub(super) has_doubles: bool,
 }
@@ -48,7 +48,7 @@ pub(super) enum Spaces {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum MemberOrder {
     Kept,
     Sorted,
     /// The order of a delivery's members.
@@ -65,12 +65,12 @@ pub(super) struct Changes {
 }
 
 /// A text up to a maximum length.
-struct Written {
+struct BoundedText {
     text: String,
     most: usize,
 }
 
-impl Written {
+impl BoundedText {
     /// Returns false if the text is too long.
     fn push(&mut self, part: &str) -> bool {
         self.text.push_str(part);
@@ -102,7 +102,7 @@ const MEMBERS: [&str; 9] = [
     "\"mapped_stack\"",
 ];
 
-impl<'a> Json<'a> {
+impl<'a> WrittenJson<'a> {
     /// Parses a text, unless its nesting is too deep.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str::<&RawValue>(text).ok()?;
@@ -111,12 +111,12 @@ impl<'a> Json<'a> {
 
     /// Writes the value in this style, unless the text would get several times as long: an indentation can multiply it.
     pub(super) fn written(&self, style: Style, original: usize) -> Option<String> {
-        let mut out = Written { text: String::new(), most: original.saturating_mul(LONGER).saturating_add(SHORT) };
+        let mut out = BoundedText { text: String::new(), most: original.saturating_mul(LONGER).saturating_add(SHORT) };
         self.write(style, 0, &mut out).then_some(out.text)
     }
 
     /// Returns false once the text is too long.
-    fn write(&self, style: Style, depth: usize, out: &mut Written) -> bool {
+    fn write(&self, style: Style, depth: usize, out: &mut BoundedText) -> bool {
         let (elements, brackets): (Vec<(Option<&str>, &Self)>, _) = match self {
             Self::Word(word) if style.has_doubles => return out.push(&double(word)),
             Self::Word(word) => return out.push(word),
@@ -125,11 +125,11 @@ impl<'a> Json<'a> {
             Self::Object(members) => {
                 let mut members: Vec<_> = members.iter().map(|(name, value)| (Some(*name), value)).collect();
                 match style.order {
-                    Order::Sorted => members.sort_by_key(|(name, _)| *name),
-                    Order::OfDeliveries if depth == 0 => {
+                    MemberOrder::Sorted => members.sort_by_key(|(name, _)| *name),
+                    MemberOrder::OfDeliveries if depth == 0 => {
                         members.sort_by_key(|(name, _)| MEMBERS.iter().position(|own| Some(*own) == *name));
                     }
-                    Order::Kept | Order::OfDeliveries => {}
+                    MemberOrder::Kept | MemberOrder::OfDeliveries => {}
                 }
                 (members, ("{", "}"))
             }
@@ -185,7 +185,7 @@ impl<'a> Json<'a> {
 
 /// The differences between two texts, if they are the same JSON value.
 pub(super) fn changes(one: &str, two: &str) -> Option<Changes> {
-    let (one_json, two_json) = (Json::parse(one)?, Json::parse(two)?);
+    let (one_json, two_json) = (WrittenJson::parse(one)?, WrittenJson::parse(two)?);
     let mut changes = Changes::default();
     let is_same = one_json.compare(&two_json, &mut changes);
     changes.spaces = white_space(one) != white_space(two);
@@ -207,7 +207,7 @@ fn white_space(text: &str) -> usize {
     count
 }
 
-fn sorted<'a, 'b>(members: &'b [(&'a str, Json<'a>)]) -> Vec<(Cow<'a, str>, &'b Json<'a>)> {
+fn sorted<'a, 'b>(members: &'b [(&'a str, WrittenJson<'a>)]) -> Vec<(Cow<'a, str>, &'b WrittenJson<'a>)> {
     let mut members: Vec<_> = members.iter().map(|(name, value)| (decoded(name), value)).collect();
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     members
@@ -272,17 +272,17 @@ const WHITE: [char; 4] = [' ', '\t', '\n', '\r'];
 const DEEPEST: usize = 100;
 
 /// Reads a value from the start of valid JSON.
-fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<Json<'a>> {
+fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<WrittenJson<'a>> {
     let depth = depth.checked_sub(1)?;
     *rest = rest.trim_start_matches(WHITE);
     match rest.chars().next()? {
-        '"' => text(rest).map(Json::Text),
+        '"' => text(rest).map(WrittenJson::Text),
         '[' => {
             let mut elements = Vec::new();
             while more(rest, ']')? {
                 elements.push(value(rest, depth)?);
             }
-            Some(Json::List(elements))
+            Some(WrittenJson::List(elements))
         }
         '{' => {
             let mut members = Vec::new();
@@ -292,13 +292,13 @@ fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<Json<'a>> {
                 *rest = rest.trim_start_matches(WHITE).strip_prefix(':')?;
                 members.push((name, value(rest, depth)?));
             }
-            Some(Json::Object(members))
+            Some(WrittenJson::Object(members))
         }
         _ => {
             let end = rest.find([',', ']', '}', ' ', '\t', '\n', '\r']).unwrap_or(rest.len());
             let (word, after) = rest.split_at_checked(end)?;
             *rest = after;
-            Some(Json::Word(word))
+            Some(WrittenJson::Word(word))
         }
     }
 }
@@ -340,10 +340,11 @@ mod tests {
 
     use super::*;
 
-    const AS_IS: Style = Style { escapes: Escapes::Kept, spaces: Spaces::None, order: Order::Kept, has_doubles: false };
+    const AS_IS: Style =
+        Style { escapes: Escapes::Kept, spaces: Spaces::None, order: MemberOrder::Kept, has_doubles: false };
 
     fn written(text: &str, style: Style) -> String {
-        Json::parse(text).expect(text).written(style, text.len()).expect("it is short")
+        WrittenJson::parse(text).expect(text).written(style, text.len()).expect("it is short")
     }
 
     #[test]
@@ -359,11 +360,11 @@ mod tests {
         assert_eq!(written(text, single), python);
         let php = Style { escapes: Escapes::AsciiAndSlashes, ..AS_IS };
         assert_eq!(written(r#"["é/"]"#, php), r#"["\u00e9\/"]"#);
-        let go = Style { escapes: Escapes::Html, order: Order::Sorted, ..AS_IS };
+        let go = Style { escapes: Escapes::Html, order: MemberOrder::Sorted, ..AS_IS };
         assert_eq!(written(r#"{"b":"<&","a":1}"#, go), r#"{"a":1,"b":"\u003c\u0026"}"#);
         let lines = Style { spaces: Spaces::Lines(2), ..AS_IS };
         assert_eq!(written(r#"{"a":[1,{}]}"#, lines), "{\n  \"a\": [\n    1,\n    {}\n  ]\n}");
-        let own = Style { order: Order::OfDeliveries, ..AS_IS };
+        let own = Style { order: MemberOrder::OfDeliveries, ..AS_IS };
         let event = r#"{"status":1,"job_id":{"status":1,"event":2},"event":3}"#;
         assert_eq!(written(event, own), r#"{"event":3,"job_id":{"status":1,"event":2},"status":1}"#);
     }
@@ -393,15 +394,15 @@ mod tests {
     fn an_indentation_cannot_multiply_a_text() {
         let text = format!("{}1{}{}", "[".repeat(90), ",1".repeat(10_000), "]".repeat(90));
         let lines = Style { spaces: Spaces::Lines(2), ..AS_IS };
-        assert_eq!(Json::parse(&text).expect("JSON").written(lines, text.len()), None);
+        assert_eq!(WrittenJson::parse(&text).expect("JSON").written(lines, text.len()), None);
         assert_eq!(written(&text, AS_IS), text);
     }
 
     #[test]
     fn deep_nesting_is_not_parsed() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(Json::parse(&deep(DEEPEST)).is_some());
-        assert_eq!(Json::parse(&deep(100_000)), None);
+        assert!(WrittenJson::parse(&deep(DEEPEST)).is_some());
+        assert_eq!(WrittenJson::parse(&deep(100_000)), None);
     }
 
     proptest! {
@@ -416,7 +417,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in r#"[\[\]{}",:\\ae1 ]{0,30}"#) {
-            let _parsed = Json::parse(&text);
+            let _parsed = WrittenJson::parse(&text);
         }
     }
 }

@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// An HMAC key, with where it comes from.
-pub(super) struct Key {
+pub(super) struct HmacKey {
     pub(super) bytes: Zeroizing<Vec<u8>>,
     pub(super) owner: Owner,
-    pub(super) form: Form,
+    pub(super) form: Derivation,
 }
 
 /// The owner of a secret.
@@ -38,21 +38,21 @@ pub(super) enum Owner {
 
 /// The form in which a secret is a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Derivation {
     Right(KeyForm),
     Wrong(Cause, &'static str),
 }
 
 /// The keys that deliveries are signed with.
-pub(super) fn right(secret: &SigningSecret, owner: Owner) -> Vec<Key> {
+pub(super) fn right(secret: &SigningSecret, owner: Owner) -> Vec<HmacKey> {
     let text = Zeroizing::new(secret.reveal().as_bytes().to_vec());
-    let text = Key { bytes: text, owner, form: Form::Right(KeyForm::Bytes) };
-    let decoded = secret.decoded().map(|bytes| Key { bytes, owner, form: Form::Right(KeyForm::Decoded) });
+    let text = HmacKey { bytes: text, owner, form: Derivation::Right(KeyForm::Bytes) };
+    let decoded = secret.decoded().map(|bytes| HmacKey { bytes, owner, form: Derivation::Right(KeyForm::Decoded) });
     [text].into_iter().chain(decoded).collect()
 }
 
 /// The keys that receivers use by mistake.
-pub(super) fn wrong(secret: &SigningSecret, owner: Owner) -> Vec<Key> {
+pub(super) fn wrong(secret: &SigningSecret, owner: Owner) -> Vec<HmacKey> {
     const DECODED: &str =
         "The decoded secret was converted to text, which changes its bytes. Use the bytes as the key.";
     let text = secret.reveal();
@@ -107,17 +107,17 @@ pub(super) fn wrong(secret: &SigningSecret, owner: Owner) -> Vec<Key> {
     let right: Vec<_> = self::right(secret, owner).into_iter().map(|key| key.bytes).collect();
     let all = all.into_iter().map(|(bytes, cause, message)| (Zeroizing::new(bytes), cause, message));
     let all = all.filter(|(bytes, ..)| !right.contains(bytes));
-    all.map(|(bytes, cause, message)| Key { bytes, owner, form: Form::Wrong(cause, message) }).collect()
+    all.map(|(bytes, cause, message)| HmacKey { bytes, owner, form: Derivation::Wrong(cause, message) }).collect()
 }
 
 /// The keys that programs use if they have no secret.
-pub(super) fn none(owner: Owner) -> Vec<Key> {
+pub(super) fn none(owner: Owner) -> Vec<HmacKey> {
     let message = "The secret was empty or not set when the signature was computed. Check the receiver's settings.";
     let none = ["", "undefined", "null", "None", "nil"].into_iter();
-    none.map(|text| Key {
+    none.map(|text| HmacKey {
         bytes: Zeroizing::new(text.as_bytes().to_vec()),
         owner,
-        form: Form::Wrong(Cause::SecretAltered, message),
+        form: Derivation::Wrong(Cause::SecretAltered, message),
     })
     .collect()
 }

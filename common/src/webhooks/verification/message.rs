@@ -7,12 +7,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
     body::undo_encoding,
-    json::{Escapes, Json, Order, Spaces, Style},
+    json::{Escapes, MemberOrder, Spaces, Style, WrittenJson},
 };
 use crate::webhooks::delivery::DeliveryId;
 
 /// A message, with what distinguishes it from the right one.
-pub(super) struct Message<'a> {
+pub(super) struct SignedMessage<'a> {
     pub(super) parts: Vec<Cow<'a, [u8]>>,
     pub(super) scheme: Scheme,
     pub(super) twist: Twist<'a>,
@@ -38,7 +38,7 @@ pub(super) enum Twist<'a> {
     Composed(Cause, &'static str),
 }
 
-impl<'a> Message<'a> {
+impl<'a> SignedMessage<'a> {
     /// `{id}.{time}.{body}`.
     pub(super) fn standard(id: &str, time: &str, body: Cow<'a, [u8]>, twist: Twist<'a>) -> Self {
         let head = format!("{id}.{time}.").into_bytes();
@@ -61,8 +61,8 @@ pub(super) fn restored(seen: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![unmarked.trim_ascii().to_vec()];
     let decoded = undo_encoding(seen).map(|(decoded, _)| decoded.into_owned());
     let text = decoded.as_deref().unwrap_or(unmarked);
-    if let Some(json) = std::str::from_utf8(text).ok().and_then(Json::parse) {
-        for order in [Order::Kept, Order::OfDeliveries] {
+    if let Some(json) = std::str::from_utf8(text).ok().and_then(WrittenJson::parse) {
+        for order in [MemberOrder::Kept, MemberOrder::OfDeliveries] {
             for escapes in [Escapes::Kept, Escapes::Few, Escapes::Ascii] {
                 let style = Style { escapes, spaces: Spaces::None, order, has_doubles: false };
                 all.extend(json.written(style, text.len()).map(String::into_bytes));
@@ -79,15 +79,15 @@ pub(super) fn restored(seen: &[u8]) -> Vec<Vec<u8>> {
 /// The bodies that programs make from `seen` when they parse it and write it again.
 pub(super) fn rewritten(seen: &[u8]) -> Vec<(Vec<u8>, &'static str)> {
     let mut all = Vec::new();
-    if let Some(json) = std::str::from_utf8(seen).ok().and_then(Json::parse) {
-        use {Escapes::*, Order::*, Spaces::*};
+    if let Some(json) = std::str::from_utf8(seen).ok().and_then(WrittenJson::parse) {
+        use {Escapes::*, MemberOrder::*, Spaces::*};
         for (escapes, spaces, order, has_doubles, how) in [
-            (Few, None, Order::Kept, true, "`JSON.stringify`"),
-            (Few, Lines(2), Order::Kept, true, "`JSON.stringify` with an indentation"),
-            (Ascii, Single, Order::Kept, false, "Python's `json.dumps`"),
-            (Ascii, None, Order::Kept, false, "Python's `json.dumps` with short separators"),
-            (Few, None, Order::Kept, false, "a JSON library"),
-            (AsciiAndSlashes, None, Order::Kept, false, "PHP's `json_encode`"),
+            (Few, None, MemberOrder::Kept, true, "`JSON.stringify`"),
+            (Few, Lines(2), MemberOrder::Kept, true, "`JSON.stringify` with an indentation"),
+            (Ascii, Single, MemberOrder::Kept, false, "Python's `json.dumps`"),
+            (Ascii, None, MemberOrder::Kept, false, "Python's `json.dumps` with short separators"),
+            (Few, None, MemberOrder::Kept, false, "a JSON library"),
+            (AsciiAndSlashes, None, MemberOrder::Kept, false, "PHP's `json_encode`"),
             (Html, None, Sorted, true, "Go's `json.Marshal`"),
             (Few, None, Sorted, false, "a JSON library that sorts keys"),
             (Ascii, Single, Sorted, false, "Python's `json.dumps` with sorted keys"),
@@ -119,7 +119,7 @@ fn python_bytes(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The messages of code that puts the parts together wrongly.
-pub(super) fn composed<'a>(id: &str, time: &str, body: &'a [u8]) -> Vec<Message<'a>> {
+pub(super) fn composed<'a>(id: &str, time: &str, body: &'a [u8]) -> Vec<SignedMessage<'a>> {
     const PARTS: &str = "The HMAC covers the wrong parts. Compute it over `{webhook-id}.{webhook-timestamp}.{body}`.";
     const NAMES: &str = "The HMAC covers placeholders instead of the values of headers. Check how your code reads them; \
                          their names are in lower case.";
@@ -128,7 +128,7 @@ pub(super) fn composed<'a>(id: &str, time: &str, body: &'a [u8]) -> Vec<Message<
     let mut add = |parts: [&str; 2], cause, message| {
         let [before, after] = parts.map(|part| Cow::Owned(part.as_bytes().to_vec()));
         let parts = vec![before, Cow::Borrowed(body), after];
-        all.push(Message { parts, scheme: Scheme::Standard, twist: Twist::Composed(cause, message) });
+        all.push(SignedMessage { parts, scheme: Scheme::Standard, twist: Twist::Composed(cause, message) });
     };
     for head in [
         format!("{time}."),
@@ -169,7 +169,7 @@ pub(super) fn composed<'a>(id: &str, time: &str, body: &'a [u8]) -> Vec<Message<
         ("{}", Cause::BodyMissing, "The HMAC covers an empty object instead of the body. Read the raw body."),
     ] {
         let parts = vec![Cow::Owned(format!("{id}.{time}.{body}").into_bytes())];
-        all.push(Message { parts, scheme: Scheme::Standard, twist: Twist::Composed(cause, message) });
+        all.push(SignedMessage { parts, scheme: Scheme::Standard, twist: Twist::Composed(cause, message) });
     }
     all
 }

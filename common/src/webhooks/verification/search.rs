@@ -14,8 +14,8 @@ use super::{
     body::difference,
     facts::{Known, Logged, Secrets},
     finding::{finding, of_bodies},
-    keys::{self, Form, Key, Owner},
-    message::{Message, Twist, composed, restored, rewritten},
+    keys::{self, Derivation, HmacKey, Owner},
+    message::{SignedMessage, Twist, composed, restored, rewritten},
     received_request::{Computed, Seen},
     signature::{self, Given},
     values::{Values, seconds_of},
@@ -34,8 +34,8 @@ const ENTRIES: usize = 4;
 const ATTEMPTS: usize = 10;
 
 /// A signature to explain.
-pub(super) struct Target {
-    source: Source,
+pub(super) struct GivenSignature {
+    source: SignatureSource,
     pub(super) given: Given,
     /// The key and the message that give this signature.
     pub(super) explained: Option<Explanation>,
@@ -43,7 +43,7 @@ pub(super) struct Target {
 
 /// Where a signature was seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum SignatureSource {
     Header(Scheme),
     Computed,
 }
@@ -51,7 +51,7 @@ pub(super) enum Source {
 /// The key and the message of a signature.
 pub(super) struct Explanation {
     pub(super) owner: Owner,
-    pub(super) form: Form,
+    pub(super) form: Derivation,
     pub(super) scheme: Scheme,
     pub(super) causes: Vec<Finding>,
     pub(super) is_right: bool,
@@ -59,7 +59,7 @@ pub(super) struct Explanation {
 
 /// The signatures of a request, with their explanations so far.
 pub(super) struct Search<'a> {
-    targets: Vec<Target>,
+    targets: Vec<GivenSignature>,
     /// The number of bytes that may still be hashed.
     left: usize,
     pub(super) is_cut_off: bool,
@@ -72,7 +72,7 @@ impl Search<'_> {
     }
 
     /// Compares the signatures that are not explained yet with those of all messages with all keys.
-    fn try_all<'m>(&mut self, keys: &[Key], messages: impl IntoIterator<Item = Message<'m>>) {
+    fn try_all<'m>(&mut self, keys: &[HmacKey], messages: impl IntoIterator<Item = SignedMessage<'m>>) {
         'all: for message in messages {
             if self.is_over() {
                 break;
@@ -100,14 +100,14 @@ impl Search<'_> {
 
     /// One entry of `webhook-signature` is enough, so the others need no explanation.
     fn drop_others(&mut self) {
-        let of_header = |target: &Target| target.source == Source::Header(Scheme::Standard);
+        let of_header = |target: &GivenSignature| target.source == SignatureSource::Header(Scheme::Standard);
         if self.targets.iter().any(|target| of_header(target) && target.explained.is_some()) {
             self.targets.retain(|target| !of_header(target) || target.explained.is_some());
         }
     }
 
     /// Compares the remaining signatures with hashes that are no HMAC.
-    fn try_hashes(&mut self, keys: &[Key]) {
+    fn try_hashes(&mut self, keys: &[HmacKey]) {
         let body = self.seen;
         for key in keys {
             let secret = key.bytes.as_slice();
@@ -132,13 +132,13 @@ impl Search<'_> {
         }
     }
 
-    pub(super) fn of(&self, source: Source) -> impl Iterator<Item = &Target> {
+    pub(super) fn of(&self, source: SignatureSource) -> impl Iterator<Item = &GivenSignature> {
         self.targets.iter().filter(move |target| target.source == source)
     }
 }
 
 /// The mistake in a message, if there is one. Comparing two bodies is slow, so it is done once for all keys and signatures.
-fn of_twist(message: &Message<'_>, seen: &[u8]) -> Option<Finding> {
+fn of_twist(message: &SignedMessage<'_>, seen: &[u8]) -> Option<Finding> {
     Some(match &message.twist {
         Twist::None => return None,
         Twist::Body(sent) => return of_bodies(sent, seen),
@@ -172,7 +172,12 @@ fn of_twist(message: &Message<'_>, seen: &[u8]) -> Option<Finding> {
 }
 
 /// Explains a signature that equals that of `key` and `message`. `twisted` is the mistake in the message.
-fn explanation(key: &Key, message: &Message<'_>, target: &Target, twisted: Option<Finding>) -> Explanation {
+fn explanation(
+    key: &HmacKey,
+    message: &SignedMessage<'_>,
+    target: &GivenSignature,
+    twisted: Option<Finding>,
+) -> Explanation {
     let mut causes: Vec<Finding> = Vec::new();
     match (key.owner, key.form) {
         (Owner::Other(id), _) => {
@@ -183,16 +188,16 @@ fn explanation(key: &Key, message: &Message<'_>, target: &Target, twisted: Optio
             let message = "The request is the callback of a job. It is signed with the job's `callback_secret`.";
             causes.push(Finding { delivery_id: Some(id.into()), ..finding(Cause::OtherEndpoint, message) });
         }
-        (Owner::Own(_), Form::Wrong(cause, message)) => causes.push(finding(cause, message)),
-        (Owner::Own(_), Form::Right(KeyForm::Decoded)) if message.scheme == Scheme::Body => {
+        (Owner::Own(_), Derivation::Wrong(cause, message)) => causes.push(finding(cause, message)),
+        (Owner::Own(_), Derivation::Right(KeyForm::Decoded)) if message.scheme == Scheme::Body => {
             let message =
                 "`x-webhook-signature` uses the text of the secret as its key, and the decoded secret was used.";
             causes.push(finding(Cause::SecretDecoded, message));
         }
-        (Owner::Own(_), Form::Right(_)) => {}
+        (Owner::Own(_), Derivation::Right(_)) => {}
     }
     causes.extend(twisted);
-    let is_crossed = matches!(target.source, Source::Header(scheme) if scheme != message.scheme);
+    let is_crossed = matches!(target.source, SignatureSource::Header(scheme) if scheme != message.scheme);
     if is_crossed && causes.is_empty() {
         let message = match message.scheme {
             Scheme::Body => {
@@ -210,14 +215,14 @@ fn explanation(key: &Key, message: &Message<'_>, target: &Target, twisted: Optio
 
 /// Compares the signatures with those of known mistakes, from the most to the least likely one.
 pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Search<'s> {
-    let given = |source: Source, text: Option<&str>, most: usize| {
+    let given = |source: SignatureSource, text: Option<&str>, most: usize| {
         let all = text.map(|text| signature::read(text, most)).unwrap_or_default();
-        all.into_iter().map(move |given| Target { source, given, explained: None }).collect::<Vec<_>>()
+        all.into_iter().map(move |given| GivenSignature { source, given, explained: None }).collect::<Vec<_>>()
     };
     let targets = [
-        given(Source::Header(Scheme::Standard), values.signature.as_deref(), ENTRIES),
-        given(Source::Header(Scheme::Body), values.body_signature.as_deref(), 1),
-        given(Source::Computed, seen.computed.as_ref().map(|Computed(text)| text.as_str()), 1),
+        given(SignatureSource::Header(Scheme::Standard), values.signature.as_deref(), ENTRIES),
+        given(SignatureSource::Header(Scheme::Body), values.body_signature.as_deref(), 1),
+        given(SignatureSource::Computed, seen.computed.as_ref().map(|Computed(text)| text.as_str()), 1),
     ];
     let body = seen.body.0.as_slice();
     let mut search =
@@ -244,7 +249,7 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
     let times: Vec<i64> = attempts.chain(seconds_of(time)).filter(|seconds| seconds.to_string() != time).collect();
     let bodies_at = || std::iter::once(body).chain(bodies());
     let at_times = times.iter().flat_map(|seconds| {
-        bodies_at().map(|body| Message::standard(id, &seconds.to_string(), body.into(), Twist::Time(*seconds)))
+        bodies_at().map(|body| SignedMessage::standard(id, &seconds.to_string(), body.into(), Twist::Time(*seconds)))
     });
     search.try_all(&own, at_times);
     search.try_all(&own, composed(id, time, body));
@@ -277,12 +282,12 @@ impl Search<'_> {
         let messages = known.nearby.iter().flat_map(|other| {
             let other_id = other.id.webhook_id.to_string();
             let bodies = || other.bodies.iter().map(|body| Cow::Borrowed(&**body));
-            let with_id = [Message::standard(&other_id, time, body.into(), Twist::Id(other.id))];
-            let with_body = bodies().map(|body| Message::standard(id, time, body, Twist::BodyOf(other.id)));
+            let with_id = [SignedMessage::standard(&other_id, time, body.into(), Twist::Id(other.id))];
+            let with_body = bodies().map(|body| SignedMessage::standard(id, time, body, Twist::BodyOf(other.id)));
             let times = other.at.iter().rev().take(ATTEMPTS).map(|at| at.as_second().to_string());
             let whole = times.flat_map(|time| {
                 bodies()
-                    .map(|body| Message::standard(&other_id, &time, body, Twist::Delivery(other.id)))
+                    .map(|body| SignedMessage::standard(&other_id, &time, body, Twist::Delivery(other.id)))
                     .collect::<Vec<_>>()
             });
             with_id.into_iter().chain(with_body).chain(whole).collect::<Vec<_>>()
@@ -292,16 +297,16 @@ impl Search<'_> {
 }
 
 /// A message of each scheme.
-fn both<'m>(id: &str, time: &str, body: Cow<'m, [u8]>, twist: Twist<'m>) -> [Message<'m>; 2] {
-    [Message::standard(id, time, body.clone(), twist.clone()), Message::body(body, twist)]
+fn both<'m>(id: &str, time: &str, body: Cow<'m, [u8]>, twist: Twist<'m>) -> [SignedMessage<'m>; 2] {
+    [SignedMessage::standard(id, time, body.clone(), twist.clone()), SignedMessage::body(body, twist)]
 }
 
 /// The keys of the endpoint's secrets.
-fn own_keys(known: &Known) -> Vec<Key> {
+fn own_keys(known: &Known) -> Vec<HmacKey> {
     keys_of(&known.own, Owner::Own(WhichSecret::Current), Owner::Own(WhichSecret::Previous))
 }
 
-fn keys_of(secrets: &Secrets, current: Owner, previous: Owner) -> Vec<Key> {
+fn keys_of(secrets: &Secrets, current: Owner, previous: Owner) -> Vec<HmacKey> {
     let old = secrets.previous.as_ref().map(|secret| keys::right(&secret.secret, previous));
     keys::right(&secrets.current, current).into_iter().chain(old.into_iter().flatten()).collect()
 }

@@ -4,7 +4,7 @@ use api::verification::{Cause, Finding};
 
 use super::{
     finding::finding,
-    headers::{Part, SeenHeaders},
+    headers::{ReadHeader, SeenHeaders},
 };
 use crate::timestamp::Timestamp;
 
@@ -23,7 +23,7 @@ impl Values {
     /// Reads the values. `received_at` is the receiver's time.
     pub(super) fn read(headers: &SeenHeaders, received_at: Timestamp) -> Self {
         let mut causes = Vec::new();
-        let mut read = |part: Part| {
+        let mut read = |part: ReadHeader| {
             let all = headers.of(part);
             let first = all.first()?;
             if !first.is_named_right {
@@ -44,21 +44,22 @@ impl Values {
                 causes.push(finding(Cause::HeaderValue, message));
             }
             // Frameworks and gateways join the values of repeated headers with commas.
-            let joined = value.split_once(',').filter(|_| part != Part::Signature);
+            let joined = value.split_once(',').filter(|_| part != ReadHeader::Signature);
             if all.len() > 1 || joined.is_some() {
                 let message = format!("`{}` was seen more than once. Each delivery has it once.", part.name());
                 causes.push(finding(Cause::HeaderRepeated, message));
             }
             Some(joined.map_or(value, |(first, _)| first.trim_end()).to_owned())
         };
-        let [id, time, signature, body_signature] = Part::ALL.map(&mut read);
+        let [id, time, signature, body_signature] = ReadHeader::ALL.map(&mut read);
         let at = time.as_deref().and_then(seconds).unwrap_or_else(|| received_at.as_second());
         Self { id, time, signature, body_signature, at, causes }
     }
 
     /// The names of the headers of `webhook-signature` that were not seen.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        let values = [(&self.id, Part::Id), (&self.time, Part::Timestamp), (&self.signature, Part::Signature)];
+        let values =
+            [(&self.id, ReadHeader::Id), (&self.time, ReadHeader::Timestamp), (&self.signature, ReadHeader::Signature)];
         let is_missing = |value: &Option<String>| value.as_deref().is_none_or(str::is_empty);
         values.into_iter().filter_map(|(value, part)| is_missing(value).then_some(part.name())).collect()
     }

@@ -16,7 +16,7 @@ use common::{
         delivery::{Delivery, DeliveryId, Status},
         endpoints::{EndpointView, Kind},
         event::EventName,
-        log::{counts::Counts, search::Page as Found},
+        log::{counts::Counts, search::DeliveryPage},
     },
 };
 use maud::{Markup, html};
@@ -99,7 +99,7 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
 pub(super) fn all(
     link: &Typed,
     wanted: Option<&Wanted>,
-    found: &Found,
+    found: &DeliveryPage,
     endpoints: &[EndpointView],
     now: Timestamp,
 ) -> Markup {

@@ -9,7 +9,7 @@ use common::{
     http::{Call, Reply, Typed, page::TICKED},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::{delivery::DeliveryId, endpoints::Change},
+    webhooks::{delivery::DeliveryId, endpoints::EndpointChange},
 };
 
 use super::page::{ID, endpoint, id, page};
@@ -48,7 +48,7 @@ async fn resend(app: &App, recorder: &Recorder, tenant: &TenantId, id: &Delivery
             return Ok(to("?confirm=resend"));
         }
         if !endpoint.active && form.get("activate") == TICKED {
-            let change = Change { active: Some(true), ..Change::default() };
+            let change = EndpointChange { active: Some(true), ..EndpointChange::default() };
             app.endpoints.update(recorder, tenant, endpoint.id, change, app.rotation_overlap, now).await?;
         }
     }

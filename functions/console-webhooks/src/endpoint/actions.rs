@@ -18,7 +18,7 @@ use common::{
     webhooks::{
         delivery::Delivery,
         destination::SigningSecret,
-        endpoints::{Change, Options},
+        endpoints::{EndpointChange, Options},
         event::{EventName, PayloadForm, parse_event},
         log::{recovery::Selection, search::Cursor},
     },
@@ -118,10 +118,16 @@ async fn enable(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
 }
 
 async fn activate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, active: bool) -> Result<()> {
-    change(app, recorder, tenant, id, Change { active: Some(active), ..Change::default() }).await
+    change(app, recorder, tenant, id, EndpointChange { active: Some(active), ..EndpointChange::default() }).await
 }
 
-async fn change(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, change: Change) -> Result<()> {
+async fn change(
+    app: &App,
+    recorder: &Recorder,
+    tenant: &TenantId,
+    id: EndpointId,
+    change: EndpointChange,
+) -> Result<()> {
     app.endpoints.update(recorder, tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
@@ -162,11 +168,11 @@ async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
         keep_payload: new.options.keep_payload.or(was.options.keep_payload.filter(|is_kept| *is_kept)),
         ..new.options
     };
-    let settings = Change {
+    let settings = EndpointChange {
         url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
         options: was.options.change_to(options),
         headers,
-        ..Change::default()
+        ..EndpointChange::default()
     };
     // The form may have been submitted twice. The second submission changes nothing, so it is accepted.
     if settings.is_empty() {
@@ -176,7 +182,7 @@ async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
     if form.get("revision") != was.revision.to_string() {
         return stale();
     }
-    match change(app, recorder, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
+    match change(app, recorder, tenant, id, EndpointChange { revision: Some(was.revision), ..settings }).await {
         // Another request changed the endpoint after it was read above.
         Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
         changed => changed.map(|()| after(id, "saved")),
@@ -199,13 +205,14 @@ async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
     }
     if is_done {
         // The form may have been opened again, to end the old secret earlier.
-        change(app, recorder, tenant, id, Change { overlap: Some(overlap), ..Change::default() }).await?;
+        change(app, recorder, tenant, id, EndpointChange { overlap: Some(overlap), ..EndpointChange::default() })
+            .await?;
     } else {
-        let rotation = Change {
+        let rotation = EndpointChange {
             signing_secret: Some(secret.clone()),
             overlap: Some(overlap),
             revision: Some(endpoint.revision),
-            ..Change::default()
+            ..EndpointChange::default()
         };
         match change(app, recorder, tenant, id, rotation).await {
             Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != endpoint.revision => {
@@ -237,7 +244,8 @@ async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
 
 /// Ends the secret before the latest rotation.
 async fn end(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
-    change(app, recorder, tenant, id, Change { overlap: Some(Duration::ZERO), ..Change::default() }).await?;
+    change(app, recorder, tenant, id, EndpointChange { overlap: Some(Duration::ZERO), ..EndpointChange::default() })
+        .await?;
     Ok(after(id, "saved"))
 }
 

@@ -29,7 +29,7 @@ use crate::{
             items::{EXPIRES_AT, LEASE, OPEN},
             recovery::Missed,
             search::{Filter, id},
-            table::{Key, Log, index_key},
+            table::{ItemKey, Log, index_key},
         },
     },
 };
@@ -49,7 +49,7 @@ attributes! { TAKEN_UNTIL = "taken_until", PACED_UNTIL = "paced_until", }
 
 /// A shard that a recovery reads, with the statuses of the deliveries that it resends from there.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct RecoverySource {
     shard: Shard,
     statuses: &'static [Status],
 }
@@ -64,13 +64,13 @@ pub struct Active {
 
 /// A page of deliveries, and the place in the log that follows it.
 #[derive(Debug)]
-pub struct Page {
+pub struct RecoveryPage {
     pub ids: Vec<DeliveryId>,
     /// `None` if it is the last page.
     end: Option<Place>,
 }
 
-impl Page {
+impl RecoveryPage {
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.end.is_none()
@@ -81,9 +81,9 @@ impl Recovery {
     /// The parts of the log that the recovery reads, in order. `active` lists the organization's active endpoints; a
     /// recovery of one endpoint does not need them.
     #[must_use]
-    pub fn sources(&self, active: &[Active]) -> Vec<Source> {
+    pub fn sources(&self, active: &[Active]) -> Vec<RecoverySource> {
         let all = statuses(self.selection.status);
-        let source = |statuses| move |shard| Source { shard, statuses };
+        let source = |statuses| move |shard| RecoverySource { shard, statuses };
         if let Some(id) = self.selection.endpoint {
             return Shard::first(DestinationId::Endpoint(id), SHARDS).map(source(all)).collect();
         }
@@ -108,7 +108,7 @@ impl Recovery {
     }
 
     /// Moves the recovery to the end of `page`, without saving it.
-    pub fn pass(&mut self, page: Page) {
+    pub fn pass(&mut self, page: RecoveryPage) {
         self.done = page.is_last();
         self.place = page.end.or(self.place.take());
     }
@@ -161,7 +161,7 @@ impl Log {
         const DOING: &str = "pacing recoveries";
         let needed = EACH * u32::try_from(number_of_them).unwrap_or(u32::MAX);
         rounds((), |()| async move {
-            let key: Key = [partition(tenant), "#pace".to_owned()];
+            let key: ItemKey = [partition(tenant), "#pace".to_owned()];
             let item = self.get_all(vec![key.clone()]).await?.remove(&key).unwrap_or_default();
             let before = Record::new("pace", &item).optional_time(PACED_UNTIL);
             let start = before.unwrap_or(now).max(now);
@@ -185,9 +185,9 @@ impl Log {
         &self,
         tenant: &TenantId,
         recovery: &Recovery,
-        sources: &[Source],
+        sources: &[RecoverySource],
         now: Timestamp,
-    ) -> Result<Page> {
+    ) -> Result<RecoveryPage> {
         let first = match &recovery.place {
             Some(place) => sources.partition_point(|source| source.shard < place.shard),
             None => 0,
@@ -210,7 +210,7 @@ impl Log {
             let known = self.known(tenant, &ids).await?;
             ids.retain(|id| known.get(id).is_some_and(|delivery| recovery.selection.passes(delivery)));
         }
-        Ok(Page { ids, end })
+        Ok(RecoveryPage { ids, end })
     }
 
     /// Reads the oldest deliveries in `source` that the recovery has not read.
@@ -218,7 +218,7 @@ impl Log {
         &self,
         tenant: &TenantId,
         recovery: &Recovery,
-        Source { shard, statuses }: Source,
+        RecoverySource { shard, statuses }: RecoverySource,
         now: Timestamp,
     ) -> Result<Vec<DeliveryId>> {
         let time = &recovery.selection.time;
