@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// The interval between polls for the approval.
-const PAUSE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The time within which a request can be approved.
-const LASTS: Duration = Duration::from_secs(10 * 60);
+const APPROVAL_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 /// A request that is waiting for a person's approval.
 pub(crate) struct LoginRequest {
@@ -80,7 +80,7 @@ pub(crate) async fn approved(api: &Api, PendingLogin { request_id, secret }: Pen
     let began = Instant::now();
     loop {
         match api.call(&poll).await {
-            Err(error) if error.is_passing() && began.elapsed() < LASTS => {}
+            Err(error) if error.is_passing() && began.elapsed() < APPROVAL_LIFETIME => {}
             Err(error) => return Err(error),
             Ok(CliLogin::Pending) => {}
             Ok(CliLogin::Approved { cookie_header, .. }) => return Ok(api.by(Caller::Session(cookie_header))),
@@ -89,7 +89,7 @@ pub(crate) async fn approved(api: &Api, PendingLogin { request_id, secret }: Pen
                     .hint("Start again: the address works for ten minutes."));
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The maximum page size of the API.
-const PAGE: usize = 100;
+const MAX_PAGE_SIZE: usize = 100;
 
 fn columns(when: &'static str) -> [Column; 6] {
     [
@@ -34,7 +34,7 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
         Some(actor) => Some(actor_id(api, actor).await?),
         None => None,
     };
-    let limit = usize::try_from(limit).unwrap_or(PAGE);
+    let limit = usize::try_from(limit).unwrap_or(MAX_PAGE_SIZE);
     let Listed { entries, next_cursor } =
         listed(api, Call { since, until, actor, action, target, cursor, limit: None }, limit).await?;
     if is_json {
@@ -55,7 +55,7 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
 async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut entries = Vec::new();
     loop {
-        call.limit = Some(limit.saturating_sub(entries.len()).clamp(1, PAGE));
+        call.limit = Some(limit.saturating_sub(entries.len()).clamp(1, MAX_PAGE_SIZE));
         let page = api.call(&call).await?;
         entries.extend(page.entries);
         if page.next_cursor.is_none() || entries.len() >= limit {

@@ -21,7 +21,7 @@ use crate::{
 /// A call's time limit, above API Gateway's 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(35);
 /// The maximum size of a response, in bytes: above Lambda's limit.
-const LARGEST: usize = 8 << 20;
+const MAX_RESPONSE_BYTES: usize = 8 << 20;
 
 /// The caller's credentials, which cannot be printed.
 #[derive(Clone)]
@@ -140,7 +140,10 @@ impl Api {
         };
         let request = request.header("content-type", "application/json").body(body).build();
         let request = request.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
-        self.http.send(request, LARGEST, TIMEOUT).await.map_err(|missing| unreachable(&self.base, &missing, "--api"))
+        self.http
+            .send(request, MAX_RESPONSE_BYTES, TIMEOUT)
+            .await
+            .map_err(|missing| unreachable(&self.base, &missing, "--api"))
     }
 }
 

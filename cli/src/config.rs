@@ -25,7 +25,7 @@ pub(crate) struct Config {
 
 const FILE: &str = "credentials.json";
 /// The maximum length of a lock file's name, in characters. Longer names with the same beginning share a lock.
-const LONGEST_NAME: usize = 200;
+const MAX_LOCK_NAME_LENGTH: usize = 200;
 
 #[derive(Default, Deserialize, Serialize)]
 struct Kept {
@@ -230,7 +230,7 @@ impl Config {
 
     /// Opens the lock file that a `listen` locks while it receives from an endpoint.
     pub(crate) fn lock_of(&self, endpoint: &str) -> Result<fs::File, Failure> {
-        let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME).collect();
+        let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).take(MAX_LOCK_NAME_LENGTH).collect();
         self.lock_file(&format!("{name}.lock"))
     }
 }

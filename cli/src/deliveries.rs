@@ -10,7 +10,7 @@ use api::{
     deliveries::{Attempt, Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
-use self::page::{Labels, PAGE, Rows, filter};
+use self::page::{Labels, MAX_PAGE_SIZE, Rows, filter};
 pub(crate) use self::page::{is_delivered, listed, result};
 use crate::{
     args::{Deliveries, Erasure, Named, Recovery},
@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// The interval between polls of a recovery.
-const PAUSE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// An attempt that has been due for less than this time may be in progress.
-const SOON: Duration = Duration::from_secs(60);
+const IN_PROGRESS_TIME: Duration = Duration::from_secs(60);
 
 const ATTEMPTS: &[Column] = &[
     Column::new("ATTEMPT (UTC)"),
@@ -42,7 +42,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
     match command {
         Deliveries::List(list) if list.watch => watch::watch(api, &list, is_json).await,
         Deliveries::List(list) => {
-            let limit = usize::try_from(list.limit).unwrap_or(PAGE);
+            let limit = usize::try_from(list.limit).unwrap_or(MAX_PAGE_SIZE);
             let listed = listed(api, filter(api, &list).await?, limit).await?;
             if is_json {
                 return Ok(say_json(&listed)?);
@@ -154,7 +154,7 @@ async fn recovered(
     loop {
         let counted = match api.call(&count).await {
             Err(error) if error.is_passing() => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
             counted => counted?,
@@ -170,7 +170,7 @@ async fn recovered(
         if before.replace(mine.resent) != Some(mine.resent) {
             progress(&format!("{} resent so far", mine.resent));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -228,7 +228,7 @@ fn show_attempts(attempts: &[Attempt]) -> Result<(), Failure> {
 /// receiver, which is slow or silent.
 fn next_attempt(at: &Timestamp) -> String {
     let wait = match (clock::since(at), clock::until(at)) {
-        (Some(since), _) if since > SOON => format!(" (due {} ago, waiting its turn)", clock::span(since)),
+        (Some(since), _) if since > IN_PROGRESS_TIME => format!(" (due {} ago, waiting its turn)", clock::span(since)),
         (Some(_), _) => " (due now)".to_owned(),
         (None, Some(wait)) => format!(" (in {wait})"),
         (None, None) => String::new(),

@@ -21,7 +21,7 @@ use crate::{
 /// A route that responds to every caller.
 const OPEN: &str = "/api/auth/get-session";
 /// The minimum clock difference to report. Receivers reject signatures that are five minutes old.
-const NOTABLE: Duration = Duration::from_secs(60);
+const MIN_REPORTED_SKEW: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
 struct Check {
@@ -135,7 +135,7 @@ fn clock(answer: &Answer) -> Check {
         Err(behind) => (behind.duration(), false),
     };
     let difference = Duration::from_secs(difference.as_secs());
-    if difference < NOTABLE {
+    if difference < MIN_REPORTED_SKEW {
         return Check::ok(NAME, "agrees with the service");
     }
     let direction = if is_ahead { "ahead of" } else { "behind" };

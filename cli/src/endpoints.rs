@@ -28,8 +28,8 @@ use crate::{
 
 const SECRET: &str = "Signing secret, shown once";
 /// The maximum time to wait for the result of a test, and the interval between calls.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(250);
+const TEST_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     match command {
@@ -164,12 +164,12 @@ pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is
         return Ok(());
     }
     details(is_json, &[("Delivery", tested.delivery_id.as_str())])?;
-    let (get, end) = (Get::new(tested.delivery_id), Instant::now() + PATIENCE);
+    let (get, end) = (Get::new(tested.delivery_id), Instant::now() + TEST_TIMEOUT);
     while Instant::now() < end {
         if let Some(attempt) = api.call(&get).await?.delivery.last_attempt {
             return tried(&attempt);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     note("No attempt yet. `fanfare deliveries get` shows the result later.");
     Ok(())

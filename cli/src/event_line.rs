@@ -6,7 +6,7 @@ use api::DeliveryId;
 use crate::terminal::{fit, fit_ends, linked, painted, width_of};
 
 /// The minimum width of a job's id, in columns.
-const LEAST: usize = 8;
+const MIN_ID_WIDTH: usize = 8;
 /// The indentation of a line below its event: the width of the time.
 pub(crate) const INDENT: &str = "          ";
 
@@ -54,7 +54,7 @@ impl EventLine {
         ] {
             let short = id.map_or_else(String::new, |id| format!("  {id}"));
             let left = screen.checked_sub(width_of(&format!("{before}  {outcome}{after}{short}{target}")));
-            if let Some(left) = left.filter(|left| *left >= LEAST.min(width_of(job))) {
+            if let Some(left) = left.filter(|left| *left >= MIN_ID_WIDTH.min(width_of(job))) {
                 let id = id.map_or_else(String::new, |id| format!("  {}", linked(id, page)));
                 return format!("{before}{}  {painted}{after}{id}{target}", fit_ends(job, left));
             }

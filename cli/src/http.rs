@@ -27,11 +27,11 @@ pub(crate) fn user_agent() -> String {
 }
 
 /// The maximum number of bytes to read from the response to a POST.
-const LARGEST: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// The number of bytes that the service stores from a failed response, and the time limit for reading them, which is
 /// short because the status matters more.
-const KEPT: usize = 1024;
-const PATIENCE: Duration = Duration::from_secs(1);
+const STORED_RESPONSE_BYTES: usize = 1024;
+const FAILED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An HTTP client with pooled connections.
 #[derive(Clone)]
@@ -164,7 +164,7 @@ impl Http {
         if !response.status().is_success() {
             return Ok(Posted { status, response: Some(beginning(response).await) });
         }
-        let mut left = LARGEST;
+        let mut left = MAX_RESPONSE_BYTES;
         while left > 0
             && let Some(part) = response.chunk().await.map_err(|error| missing(&error))?
         {
@@ -178,13 +178,13 @@ impl Http {
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
-        while bytes.len() < KEPT
+        while bytes.len() < STORED_RESPONSE_BYTES
             && let Ok(Some(part)) = response.chunk().await
         {
-            bytes.extend(part.into_iter().take(KEPT - bytes.len()));
+            bytes.extend(part.into_iter().take(STORED_RESPONSE_BYTES - bytes.len()));
         }
     };
-    let _in_time = tokio::time::timeout(PATIENCE, read).await;
+    let _in_time = tokio::time::timeout(FAILED_RESPONSE_TIMEOUT, read).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn failures_keep_their_beginning_and_redirects_stay() {
         let long = [b"HTTP/1.1 302 Found\r\nlocation: /\r\n\r\n".to_vec(), vec![b'x'; 5_000]].concat();
-        assert_eq!(answered(long).await, Ok(Posted { status: 302, response: Some("x".repeat(KEPT)) }));
+        assert_eq!(answered(long).await, Ok(Posted { status: 302, response: Some("x".repeat(STORED_RESPONSE_BYTES)) }));
         let broken = b"HTTP/1.1 500 Oh\r\ncontent-length: 9\r\n\r\nabc".to_vec();
         assert_eq!(answered(broken).await, Ok(Posted { status: 500, response: Some("abc".to_owned()) }));
         assert_eq!(answered(Vec::new()).await, Err(Unanswered::Protocol));

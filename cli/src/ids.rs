@@ -17,17 +17,17 @@ use crate::{
 };
 
 /// The minimum length of a short id.
-const SHORTEST: usize = 8;
+const MIN_SHORT_ID_LENGTH: usize = 8;
 /// The number of newest deliveries that are searched for a short id.
-const SEARCHED: usize = 1_000;
+const SEARCHED_DELIVERIES: usize = 1_000;
 /// The maximum page size of the API.
-const PAGE: usize = 100;
+const MAX_PAGE_SIZE: usize = 100;
 /// The maximum number of candidates that are shown for an ambiguous id.
-const CANDIDATES: usize = 10;
+const MAX_CANDIDATES: usize = 10;
 /// A beginning of this length is unique in practice, so the search can stop at the first match.
-const UNIQUE: usize = 12;
+const UNIQUE_LENGTH: usize = 12;
 /// The length of the hash in a whole `webhook-id`.
-const WHOLE: usize = 32;
+const HASH_LENGTH: usize = 32;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
@@ -40,7 +40,7 @@ fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
         .iter()
         .zip(ids.iter().skip(1))
         .map(|(one, other)| one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count() + 1);
-    alike.max().unwrap_or_default().max(SHORTEST)
+    alike.max().unwrap_or_default().max(MIN_SHORT_ID_LENGTH)
 }
 
 /// Shortens the ids in a list. Piped output has full ids, because programs compare ids.
@@ -69,7 +69,7 @@ impl Shortener {
 
 /// Returns the short id of a single delivery.
 pub(crate) fn short_delivery(id: &DeliveryId) -> String {
-    shown(&hash(id).chars().take(SHORTEST).collect::<String>())
+    shown(&hash(id).chars().take(MIN_SHORT_ID_LENGTH).collect::<String>())
 }
 
 /// Returns the part of a delivery's id that is also in its `webhook-id`, or the full id if its format is different.
@@ -103,7 +103,7 @@ pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> R
         (Some((id, _)), true) => Ok(id),
         (Some(last), false) => {
             let all: Vec<_> =
-                found.iter().chain([&last]).take(CANDIDATES).map(|(_, label)| format!("\n  {label}")).collect();
+                found.iter().chain([&last]).take(MAX_CANDIDATES).map(|(_, label)| format!("\n  {label}")).collect();
             Err(Failure::ambiguous(format!("Several ids begin with {typed}:{}", all.concat()))
                 .hint("Add characters until only one matches."))
         }
@@ -186,8 +186,8 @@ pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failu
     }
     only(typed, "delivery", deliveries_like(api, typed).await?).map_err(|failure| match failure.is_not_found() {
         true => failure.hint(format!(
-            "The newest {SEARCHED} deliveries were searched. For older ones, pass the full id, from `fanfare --json \
-             deliveries list`, a whole webhook-id, or --job."
+            "The newest {SEARCHED_DELIVERIES} deliveries were searched. For older ones, pass the full id, from `fanfare \
+             --json deliveries list`, a whole webhook-id, or --job."
         )),
         false => failure,
     })
@@ -202,18 +202,18 @@ pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(Deliv
         return Ok(found);
     }
     // A whole id is found at any age.
-    let whole = (typed.len() == WHOLE).then(|| format!("{WEBHOOK}{typed}").into());
-    let mut call = ListDeliveries { limit: Some(PAGE), webhook_id: whole, ..ListDeliveries::new() };
-    while searched < SEARCHED {
+    let whole = (typed.len() == HASH_LENGTH).then(|| format!("{WEBHOOK}{typed}").into());
+    let mut call = ListDeliveries { limit: Some(MAX_PAGE_SIZE), webhook_id: whole, ..ListDeliveries::new() };
+    while searched < SEARCHED_DELIVERIES {
         let page = api.call(&call).await?;
-        searched += PAGE;
+        searched += MAX_PAGE_SIZE;
         let meant = page.deliveries.iter().filter(|delivery| hash(&delivery.delivery_id).starts_with(&typed));
         found.extend(meant.map(|delivery| {
             let Delivery { delivery_id, created_at, job_id, .. } = delivery;
             let line = format!("{}  {}  {}", cell(delivery_id), clock::short(created_at), cell(job_id));
             (delivery_id.clone(), line)
         }));
-        if page.next_cursor.is_none() || (typed.len() >= UNIQUE && !found.is_empty()) {
+        if page.next_cursor.is_none() || (typed.len() >= UNIQUE_LENGTH && !found.is_empty()) {
             break;
         }
         call.cursor = page.next_cursor;
@@ -229,9 +229,9 @@ mod tests {
     fn short_ids_are_as_long_as_they_must_be() {
         let ids = ["01a1fd8f-0d9d-7467-9431-944eedd69c67", "01a1fd8f-0d9e-7467-9431-944eedd69c67"];
         assert_eq!(length(ids.into_iter()), 13);
-        assert_eq!(length(ids.into_iter().take(1)), SHORTEST);
-        assert_eq!(length(["0123456789", "0123456789"].into_iter()), SHORTEST, "one delivery twice");
-        assert_eq!(length([].into_iter()), SHORTEST);
+        assert_eq!(length(ids.into_iter().take(1)), MIN_SHORT_ID_LENGTH);
+        assert_eq!(length(["0123456789", "0123456789"].into_iter()), MIN_SHORT_ID_LENGTH, "one delivery twice");
+        assert_eq!(length([].into_iter()), MIN_SHORT_ID_LENGTH);
         let id = "callback.3.1769860800999.0123456789abcdef0123456789abcdef".into();
         assert_eq!(short_delivery(&id), "01234567");
         assert_eq!(Shortener { length: 9 }.short(ids[0]), "01a1fd8f");

@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 use crate::{browser::has_person, failure::Failure};
 
 /// The maximum length of a secret, in bytes.
-const LONGEST: u64 = 4096;
+const MAX_SECRET_BYTES: u64 = 4096;
 /// The minimum number of visible characters in a signing secret. The API accepts shorter ones from programs.
-const FEWEST: usize = 16;
+const MIN_SECRET_LENGTH: usize = 16;
 
 /// Reads a line with a secret from standard input or, without echo, from a terminal. Empty if there is no line.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
         return Ok(rpassword::prompt_password(prompt).map(Zeroizing::new)?);
     }
     let mut text = Zeroizing::new(String::new());
-    io::stdin().lock().take(LONGEST).read_line(&mut text)?;
+    io::stdin().lock().take(MAX_SECRET_BYTES).read_line(&mut text)?;
     Ok(text)
 }
 
@@ -37,11 +37,14 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
             .hint("Pipe it into this command, or set FANFARE_SIGNING_SECRET."));
     }
     let is_padded = !secret.starts_with(is_visible) || !secret.ends_with(is_visible);
-    if is_padded || secret.strip_prefix("whsec_").unwrap_or(secret).chars().filter(|c| is_visible(*c)).count() < FEWEST
+    if is_padded
+        || secret.strip_prefix("whsec_").unwrap_or(secret).chars().filter(|c| is_visible(*c)).count()
+            < MIN_SECRET_LENGTH
     {
         let hint = "Leave out --secret, and a random secret is generated.";
         let needs = format!(
-            "The signing secret needs {FEWEST} visible characters, not counting whsec_, without white space around them."
+            "The signing secret needs {MIN_SECRET_LENGTH} visible characters, not counting whsec_, without white space \
+             around them."
         );
         return Err(Failure::local(needs).hint(hint));
     }
@@ -66,7 +69,7 @@ pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure>
     write!(errors, "{question} [y/N] ")?;
     errors.flush()?;
     let mut answer = String::new();
-    io::stdin().lock().take(LONGEST).read_line(&mut answer)?;
+    io::stdin().lock().take(MAX_SECRET_BYTES).read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::local("Nothing was changed.")),

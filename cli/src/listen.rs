@@ -45,13 +45,13 @@ use crate::{
 /// The maximum number of concurrent posts.
 const POSTS: usize = 10;
 /// The maximum number of leased events. It is low enough for each event to be posted well before its lease ends.
-const LEASED: usize = 20;
+const MAX_LEASED: usize = 20;
 /// More events are received once the number of leased events has dropped to this. Receiving single events would be
 /// slower than posting them.
-const FEW: usize = POSTS;
+const REFILL_LEVEL: usize = POSTS;
 /// The time limit for a `receive` call in progress at Ctrl-C. If the call were dropped immediately, its events would
 /// stay leased needlessly.
-const LAST_CALL: Duration = Duration::from_secs(2);
+const LAST_RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(
     api: &Api,
@@ -104,7 +104,7 @@ async fn take(
 ) -> Result<(), Failure> {
     let (slots, mut posts, mut news) = (Arc::new(Semaphore::new(POSTS)), JoinSet::new(), News::default());
     let ended = loop {
-        while posts.len() > FEW && !stop.is_asked() {
+        while posts.len() > REFILL_LEVEL && !stop.is_asked() {
             tokio::select! {
                 _ = posts.join_next() => {}
                 () = stop.asked() => {}
@@ -114,13 +114,13 @@ async fn take(
         if stop.is_asked() || done.is_closed() {
             break Ok(());
         }
-        let limit = LEASED.saturating_sub(posts.len());
+        let limit = MAX_LEASED.saturating_sub(posts.len());
         let lease = Lease::begin();
         let receive = Receive { limit: Some(limit), ..Receive::new(source.id.clone()) };
         let mut call = Box::pin(api.call(&receive));
         let received = tokio::select! {
             received = &mut call => received,
-            () = stop.asked() => match timeout(LAST_CALL, call).await {
+            () = stop.asked() => match timeout(LAST_RECEIVE_TIMEOUT, call).await {
                 Ok(received) => received,
                 Err(_elapsed) => break Ok(()),
             },

@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// The lifetime of an idle connection to the service.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The address of `cargo local`.
 static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".parse().ok());
 
@@ -109,7 +109,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         None => kept.map_or(Caller::Anonymous, Caller::Key),
     };
     let network = Network::load(cacert.as_deref())?;
-    let http = network.client(&base, IDLE)?;
+    let http = network.client(&base, IDLE_TIMEOUT)?;
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout | Command::Doctor => true,

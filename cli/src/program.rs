@@ -19,7 +19,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The lifetime of an idle connection. Some programs close idle connections after five seconds, possibly just as the
 /// client reuses one.
-pub(crate) const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a post.
 pub(crate) struct Tried {

@@ -65,7 +65,7 @@ pub(crate) async fn run(api: &Api, network: &Network, replay: Replay, is_json: b
         return Ok(());
     }
     let Replay { to, as_sent, headers, rate, insecure, .. } = replay;
-    let http = network.client_of_program(insecure, program::IDLE)?;
+    let http = network.client_of_program(insecure, program::IDLE_TIMEOUT)?;
     let at = if as_sent { SignedAt::LatestAttempt } else { SignedAt::Now };
     let mut replayer =
         Replayer { api, http, to, at, headers, is_json, sum: ReplaySummary::default(), lacking: BTreeSet::new() };

@@ -37,7 +37,7 @@ struct Event<'a> {
 /// The time limit for the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a response from the queue, in bytes.
-const LARGEST: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {
     let queue = match send.queue_url {
@@ -72,7 +72,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
     let request =
         request.try_into().map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
-    let answer = network.client(&queue, TIMEOUT)?.send(request, LARGEST, TIMEOUT).await;
+    let answer = network.client(&queue, TIMEOUT)?.send(request, MAX_RESPONSE_BYTES, TIMEOUT).await;
     let answer = answer.map_err(|missing| unreachable(&queue, &missing, "--queue-url"))?;
     let Said { message_id, message, kind } = serde_json::from_slice(&answer.body).unwrap_or_default();
     if answer.status != 200 {

@@ -89,7 +89,7 @@ pub(crate) fn fit_ends(id: &str, width: usize) -> String {
 }
 
 /// The maximum number of levels of indentation. JSON of a megabyte can have half a million levels.
-const DEEPEST: usize = 40;
+const MAX_INDENTATION: usize = 40;
 
 /// Indents untrusted JSON. Its tokens stay as they are, so a number keeps all its digits.
 pub(crate) fn indented(json: &str) -> String {
@@ -106,7 +106,7 @@ pub(crate) fn indented(json: &str) -> String {
             // An empty object or list stays on one line.
             if before == ',' || is_opening(before) != is_closing {
                 text.push('\n');
-                text.extend(std::iter::repeat_n("  ", depth.min(DEEPEST)));
+                text.extend(std::iter::repeat_n("  ", depth.min(MAX_INDENTATION)));
             }
             depth += usize::from(is_opening(character));
         }
@@ -210,7 +210,10 @@ mod tests {
         ];
         assert_eq!(indented(json), lines.join("\n"));
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        assert!(indented(&deep).len() < 3 * deep.len() * DEEPEST, "the text grows with the JSON, not with its square");
+        assert!(
+            indented(&deep).len() < 3 * deep.len() * MAX_INDENTATION,
+            "the text grows with the JSON, not with its square"
+        );
         assert_eq!((indented("7").as_str(), indented("\u{1b}").as_str()), ("7", "\u{FFFD}"));
     }
 

@@ -18,19 +18,19 @@ use crate::{
 };
 
 /// The maximum size of the headers, in bytes: a little more than the service accepts.
-const LONGEST_HEADERS: usize = 64 * 1024;
+const MAX_HEADERS_BYTES: usize = 64 * 1024;
 /// Before lines that belong to the one above.
-const INDENTED: &str = "    ";
+const INDENTATION: &str = "    ";
 
 pub(crate) async fn run(api: &Api, verify: Verify, is_json: bool) -> Result<(), Failure> {
     let Verify { request, headers, header, body, computed, received_at, endpoint } = verify;
     let (headers, body) = match (headers, header.is_empty()) {
-        (Some(file), _) => (text(read(Some(&file), LONGEST_HEADERS)?), read(body.as_deref(), MAX_BODY)?),
+        (Some(file), _) => (text(read(Some(&file), MAX_HEADERS_BYTES)?), read(body.as_deref(), MAX_BODY)?),
         (None, false) => (header.join("\n"), read(body.as_deref(), MAX_BODY)?),
         (None, true) if body.is_some() => {
             return Err(Failure::usage("The headers are missing.").hint("Add --headers FILE, or --header for each."));
         }
-        (None, true) => split(&read(request.as_deref(), LONGEST_HEADERS + MAX_BODY)?)?,
+        (None, true) => split(&read(request.as_deref(), MAX_HEADERS_BYTES + MAX_BODY)?)?,
     };
     let id = ids::endpoint_or_only(api, endpoint.as_deref()).await?;
     let call = Call { computed, received_at, ..Call::new(id, headers, STANDARD.encode(body)) };
@@ -87,7 +87,7 @@ fn text(bytes: Vec<u8>) -> String {
 fn show(found: &Verification, has_computed: bool) -> Result<(), Failure> {
     say(if found.verified { "Verified." } else { "Not verified." })?;
     for valid in &found.valid {
-        say(&format!("{INDENTED}{}", described(valid)))?;
+        say(&format!("{INDENTATION}{}", described(valid)))?;
     }
     for cause in &found.causes {
         show_finding(cause)?;
@@ -117,12 +117,12 @@ fn described(Valid { scheme, secret, key }: &Valid) -> String {
 fn show_finding(found: &Finding) -> Result<(), Failure> {
     say(&format!("{}: {}", cell(&found.cause), cell(&found.message)))?;
     if let (Some(at), Some(sent), Some(seen)) = (found.at, &found.sent, &found.seen) {
-        say(&format!("{INDENTED}from byte {at}"))?;
-        say(&format!("{INDENTED}sent: {}", cell(sent)))?;
-        say(&format!("{INDENTED}seen: {}", cell(seen)))?;
+        say(&format!("{INDENTATION}from byte {at}"))?;
+        say(&format!("{INDENTATION}sent: {}", cell(sent)))?;
+        say(&format!("{INDENTATION}seen: {}", cell(seen)))?;
     }
     if let Some(id) = &found.delivery_id {
-        say(&format!("{INDENTED}delivery: {}", cell(id)))?;
+        say(&format!("{INDENTATION}delivery: {}", cell(id)))?;
     }
     Ok(())
 }

@@ -32,10 +32,10 @@ use crate::{
 /// The time before the command that later searches cover.
 const OVERLAP: Duration = Duration::from_secs(60 * 60);
 /// The first and the longest pause between searches. Between them, a pause is a quarter of the time waited so far.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The maximum number of a job's deliveries to look at. They differ only in their receivers.
-const MOST: usize = 10;
+const MAX_DELIVERIES: usize = 10;
 
 /// The jobs whose events are still missing, and those that have failed.
 struct JobWait<'a> {
@@ -89,7 +89,7 @@ pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) 
             waiting.announce().await;
         }
         let waited = began.elapsed();
-        let pause = (waited / 4).clamp(PAUSE, LONGEST_PAUSE).max(requested);
+        let pause = (waited / 4).clamp(FIRST_PAUSE, MAX_PAUSE).max(requested);
         tokio::time::sleep(pause.min(timeout.saturating_sub(waited))).await;
     }
 }
@@ -158,7 +158,7 @@ fn is_for_jobs(endpoint: &Endpoint) -> bool {
 /// Finds the newest event of a job.
 async fn find(api: &Api, job: &str, since: Option<&Timestamp>) -> Result<Option<Finished>, Failure> {
     let call = List { job_id: Some(job.to_owned()), since: since.cloned(), ..List::new() };
-    let mut all = deliveries::listed(api, call, MOST).await?.deliveries.into_iter();
+    let mut all = deliveries::listed(api, call, MAX_DELIVERIES).await?.deliveries.into_iter();
     // Tests and notices have another id instead of a job's.
     let newest = all.by_ref().find_map(|delivery| match delivery.event {
         Open::Known(event) if event.is_of_a_job() => Some((event, delivery)),

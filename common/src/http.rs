@@ -16,7 +16,7 @@ pub use self::{
     info::{Credential, Fault, Needed, RouteInfo},
     origins::Origins,
     page::{DID, Page},
-    paging::{MOST_LISTED, read_limit},
+    paging::{MAX_LISTED, read_limit},
     reply::{Output, Reply, WithCookies},
     route::Route,
     status::HttpError,

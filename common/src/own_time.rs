@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// The number of parts in which a wait is measured. Each takes as long as the process needs for it.
-const PARTS: u32 = 10;
+const WAIT_PARTS: u32 = 10;
 
 /// Waits for `time` of this process's own time. Returns `None` if the future has not ended by then.
 pub async fn within<T>(time: Duration, mut future: impl Future<Output = T> + Unpin) -> Option<T> {
-    for _ in 0..PARTS {
-        if let Ok(output) = timeout(time / PARTS, &mut future).await {
+    for _ in 0..WAIT_PARTS {
+        if let Ok(output) = timeout(time / WAIT_PARTS, &mut future).await {
             return Some(output);
         }
     }
@@ -40,6 +40,6 @@ mod tests {
         advance(SECOND * 3).await;
         let went_on = Instant::now();
         assert_eq!(waiting.await, None);
-        assert_eq!(went_on.elapsed(), SECOND / PARTS * (PARTS - 1));
+        assert_eq!(went_on.elapsed(), SECOND / WAIT_PARTS * (WAIT_PARTS - 1));
     }
 }

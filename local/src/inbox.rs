@@ -32,7 +32,7 @@ use self::store::{Kept, Shelf};
 /// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
 /// The delay of a slow response, which is late but shorter than an attempt's timeout.
-const SLOWLY: Duration = Duration::from_secs(8);
+const SLOW_DELAY: Duration = Duration::from_secs(8);
 
 /// The inbox. Clones share it.
 #[derive(Clone)]
@@ -181,7 +181,7 @@ async fn receive(
         Manner::Fail => (StatusCode::INTERNAL_SERVER_ERROR, "This path responds with HTTP 500.").into_response(),
         Manner::Gone => (StatusCode::GONE, "This path responds with HTTP 410.").into_response(),
         Manner::Slowly => {
-            tokio::time::sleep(SLOWLY).await;
+            tokio::time::sleep(SLOW_DELAY).await;
             StatusCode::NO_CONTENT.into_response()
         }
         Manner::Hang => {

@@ -63,7 +63,7 @@ fn height(text: &str) -> usize {
 }
 
 /// The time between two checks for new emails.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reports emails sent to the [SES mailbox simulator], as SES does: `bounce@simulator.amazonses.com` bounces, and
 /// `complaint@simulator.amazonses.com` complains, even with a label such as `bounce+1@`. `function` gets the events.
@@ -71,7 +71,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// [SES mailbox simulator]: https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html
 pub(crate) async fn simulate(outbox: Outbox, function: Arc<Function>, stop: CancellationToken) {
     let mut reported = HashSet::new();
-    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+    while stop.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_some() {
         for mail in outbox.emails() {
             let returned = mail.to.iter().filter_map(|to| returned(to));
             for event in returned.filter(|_| reported.insert(mail.id)) {

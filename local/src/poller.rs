@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{functions::Function, template::Mapping};
 
 /// One machine has capacity for half of the concurrent invocations that the template allows.
-const SHARE: usize = 2;
+const CONCURRENCY_DIVISOR: usize = 2;
 
 /// The number of seconds that a receive call waits for the first message.
 const WAIT_SECONDS: i32 = 1;
@@ -34,7 +34,7 @@ pub(crate) struct Poller {
 impl Poller {
     /// Polls until `stop` is triggered, and then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let concurrency = self.mapping.scaling_config.maximum_concurrency.div_ceil(SHARE);
+        let concurrency = self.mapping.scaling_config.maximum_concurrency.div_ceil(CONCURRENCY_DIVISOR);
         let permits = Arc::new(Semaphore::new(concurrency));
         while let Some(received) = stop.run_until_cancelled(self.receive_permitted(&permits)).await {
             match received {

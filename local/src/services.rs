@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The interval between deletions of expired items. On AWS, DynamoDB may take days.
-const SWEEP: Duration = Duration::from_secs(60);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Opens the tables, in the file at `path` or in memory.
 pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
@@ -135,7 +135,7 @@ impl Services {
 }
 
 async fn sweep(database: Database) {
-    let mut timer = tokio::time::interval(SWEEP);
+    let mut timer = tokio::time::interval(EXPIRY_INTERVAL);
     loop {
         timer.tick().await;
         let database = database.clone();

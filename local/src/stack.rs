@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The time that `stop` waits for running work, which is longer than any delivery takes.
-const GRACE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The options of a stack.
 #[derive(Debug, Clone)]
@@ -282,7 +282,7 @@ impl Stack {
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
-        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, self.tasks.wait()).await.is_err() {
             // Messages of unfinished work return to their queues.
             tracing::warn!("shutdown.incomplete");
         }

@@ -17,7 +17,7 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use common::{
     ambient::Ambient,
     config::Env,
-    webhooks::log::due_rows::{CHECK_AFTER, PARTITIONS},
+    webhooks::log::due_rows::{CHECK_DELAY, PARTITIONS},
 };
 use lambda_runtime::{Context, LambdaEvent};
 use local::{Handler, Polled};
@@ -490,7 +490,7 @@ fn has_nothing_to_sweep(world: &World) -> bool {
         due.iter().filter(|(minute, is_wait)| *is_wait && *minute > woken).map(|(minute, _)| *minute).min();
     let first = due.iter().map(|(minute, _)| *minute).filter(|minute| *minute > checked).min();
     let last = world.ms() / 60_000;
-    let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
+    let last_checked = last - i64::try_from(CHECK_DELAY.as_secs() / 60).unwrap_or(0);
     let is_due = first_wait.is_some_and(|minute| minute <= last) || first.is_some_and(|minute| minute <= last_checked);
     let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
     let is_ending = |row: &Value| {

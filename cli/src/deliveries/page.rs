@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The maximum page size of the API.
-pub(super) const PAGE: usize = 100;
+pub(super) const MAX_PAGE_SIZE: usize = 100;
 /// The label for the endpoint of a delivery to a job's callback.
 const CALLBACK: &str = "(callback)";
 
@@ -57,7 +57,7 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
 pub(crate) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut deliveries = Vec::new();
     loop {
-        call.limit = Some(limit.saturating_sub(deliveries.len()).clamp(1, PAGE));
+        call.limit = Some(limit.saturating_sub(deliveries.len()).clamp(1, MAX_PAGE_SIZE));
         let page = api.call(&call).await?;
         deliveries.extend(page.deliveries);
         if page.next_cursor.is_none() || deliveries.len() >= limit {

@@ -7,7 +7,7 @@ use api::{
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
-use super::page::{Labels, PAGE, Rows, columns, filter, listed};
+use super::page::{Labels, MAX_PAGE_SIZE, Rows, columns, filter, listed};
 use crate::{
     args::List,
     calls::Api,
@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// The interval between calls.
-const PAUSE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The maximum number of deliveries to print after one call. Older ones are omitted.
-const MOST: usize = 1_000;
+const MAX_PRINTED: usize = 1_000;
 
 /// The title of the last column.
 const WHEN: &str = "CREATED (UTC)";
@@ -48,7 +48,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
     }
     loop {
         let page = match is_first {
-            true => listed(api, fields.clone(), usize::try_from(list.limit).unwrap_or(PAGE)).await,
+            true => listed(api, fields.clone(), usize::try_from(list.limit).unwrap_or(MAX_PAGE_SIZE)).await,
             false => since_then(api, &fields, &seen).await,
         };
         match page {
@@ -79,7 +79,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
             }
             Err(error) => return Err(error),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -91,10 +91,10 @@ fn when(time: &Timestamp) -> String {
 async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failure> {
     let (mut call, mut deliveries) = (call.clone(), Vec::new());
     loop {
-        let page = listed(api, call.clone(), PAGE).await?;
+        let page = listed(api, call.clone(), MAX_PAGE_SIZE).await?;
         let is_known = page.deliveries.iter().any(|delivery| seen.0.contains_key(&delivery.delivery_id));
         deliveries.extend(page.deliveries);
-        if page.next_cursor.is_none() || is_known || deliveries.len() >= MOST {
+        if page.next_cursor.is_none() || is_known || deliveries.len() >= MAX_PRINTED {
             return Ok(Listed { deliveries, next_cursor: None });
         }
         call.cursor = page.next_cursor;

@@ -28,7 +28,7 @@ use crate::{
 const PREFIX: &str = "fanfare listen: ";
 /// The time without a call after which an endpoint is deleted: a day, plus the ten minutes that `last_asked_at` may
 /// lag.
-const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
+const UNUSED_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if it is stored on this machine.
 pub(super) struct Source {
@@ -144,7 +144,7 @@ async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], m
     let is_unused = |endpoint: &&Endpoint| {
         let last = clock::since(endpoint.last_asked_at.as_ref().unwrap_or(&endpoint.created_at));
         let is_of_listen = endpoint.kind == Kind::Pull && text(endpoint).starts_with(PREFIX);
-        is_of_listen && last.is_some_and(|ago| ago >= UNUSED) && Some(&endpoint.webhook_endpoint_id) != mine
+        is_of_listen && last.is_some_and(|ago| ago >= UNUSED_LIFETIME) && Some(&endpoint.webhook_endpoint_id) != mine
     };
     for endpoint in endpoints.iter().filter(is_unused) {
         let (id, name) = (&endpoint.webhook_endpoint_id, cell(&text(endpoint)));

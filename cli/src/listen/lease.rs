@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
-const LASTS: Duration = Duration::from_secs(60);
+const LEASE_DURATION: Duration = Duration::from_secs(60);
 /// The maximum age of a lease at which a post may begin. A post takes up to 15 seconds, and settling it takes a little
 /// longer.
-const LATEST: Duration = Duration::from_secs(40);
+const MAX_LEASE_AGE: Duration = Duration::from_secs(40);
 
 /// The lease of the events from one call. Its time starts before the call.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +28,12 @@ impl Lease {
 
     /// Whether a post may still begin.
     pub(super) fn has_time(&self) -> bool {
-        self.age() < LATEST
+        self.age() < MAX_LEASE_AGE
     }
 
     /// Whether the lease has expired.
     pub(super) fn is_over(&self) -> bool {
-        self.age() >= LASTS
+        self.age() >= LEASE_DURATION
     }
 }
 

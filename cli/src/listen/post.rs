@@ -18,7 +18,7 @@ pub(super) struct Poster {
 
 impl Poster {
     pub(super) fn new(network: &Network, targets: Targets, is_insecure: bool) -> Result<Self, Failure> {
-        Ok(Self { http: network.client_of_program(is_insecure, program::IDLE)?, targets })
+        Ok(Self { http: network.client_of_program(is_insecure, program::IDLE_TIMEOUT)?, targets })
     }
 
     /// Posts an event once a slot is free. If its lease is too old by then, or the process is stopping, releases the

@@ -11,8 +11,8 @@ use super::{
 use crate::{calls::Api, failure::Failure};
 
 /// The maximum number of settlements in a call, and their maximum total size in bytes. The service accepts 64 KiB.
-const MOST: usize = 40;
-const LONGEST: usize = 60 << 10;
+const MAX_SETTLEMENTS: usize = 40;
+const MAX_CALL_BYTES: usize = 60 << 10;
 
 pub(super) struct Settler {
     api: Api,
@@ -36,13 +36,13 @@ impl Settler {
             while let Some(one) = more {
                 let settlement = one.settlement();
                 length += serde_json::to_string(&settlement).map_or(0, |json| json.len());
-                if !batch.is_empty() && length > LONGEST {
+                if !batch.is_empty() && length > MAX_CALL_BYTES {
                     next = Some(one);
                     break;
                 }
                 batch.push(one);
                 settlements.push(settlement);
-                more = if batch.len() < MOST { done.try_recv().ok() } else { None };
+                more = if batch.len() < MAX_SETTLEMENTS { done.try_recv().ok() } else { None };
             }
             let mut results = self.settle(&batch, settlements).await?.into_iter();
             for done in &batch {

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use crate::terminal::note;
 
 /// The conventional exit code after SIGINT.
-const INTERRUPTED: i32 = 130;
+const SIGINT_EXIT_CODE: i32 = 130;
 
 /// Becomes true at the first signal. A second signal ends the process immediately.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Stop {
             let _ended = stop.send(true);
             asked().await;
             note("Stopped immediately. Unsettled events will be received again after a minute.");
-            std::process::exit(INTERRUPTED);
+            std::process::exit(SIGINT_EXIT_CODE);
         });
         Self(stopped)
     }

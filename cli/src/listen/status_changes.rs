@@ -11,12 +11,12 @@ use api::{
 use crate::{clock, failure::Failure};
 
 /// The first and the maximum pause after a failed call.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is disabled.
-const WHILE_INACTIVE: Duration = Duration::from_secs(3);
+const INACTIVE_PAUSE: Duration = Duration::from_secs(3);
 /// The maximum pause that the service can request, with `Retry-After` or in a response.
-const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(60);
+const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(60);
 
 /// The last printed state.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl News {
                 }
                 lines.extend(self.rotation(answer.previous_secret_expires_at));
                 let pause = Duration::from_millis(answer.poll_after_ms.into());
-                Next::Taken(answer.deliveries, pause.min(LONGEST_REQUESTED_WAIT))
+                Next::Taken(answer.deliveries, pause.min(MAX_REQUESTED_PAUSE))
             }
             Err(error) if error.reason() == Some(Reason::EndpointInactive) => {
                 self.answered(&mut lines);
@@ -64,7 +64,7 @@ impl News {
                     let text = "The endpoint is disabled. Events are held until it is enabled.";
                     lines.push(text.to_owned());
                 }
-                Next::Wait(jittered(WHILE_INACTIVE))
+                Next::Wait(jittered(INACTIVE_PAUSE))
             }
             Err(error) if error.is_passing() => {
                 if self.failures == 0 {
@@ -96,8 +96,8 @@ impl News {
 
 /// Returns the pause after a failed call. It doubles with each consecutive failure, up to a limit.
 pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
-    let longest = PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(LONGEST_PAUSE);
-    jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_REQUESTED_WAIT))
+    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(MAX_PAUSE);
+    jittered(longest).max(error.retry_after().unwrap_or_default().min(MAX_REQUESTED_PAUSE))
 }
 
 /// Returns a random pause between half of `pause` and all of it, so that clients do not call at the same time.
@@ -170,10 +170,10 @@ mod tests {
         let mut longest = Duration::ZERO;
         for _ in 0..50 {
             let Next::Wait(pause) = news.hear(down()).next else { unreachable!("the call may succeed later") };
-            assert!((PAUSE / 2..=LONGEST_PAUSE).contains(&pause));
+            assert!((FIRST_PAUSE / 2..=MAX_PAUSE).contains(&pause));
             longest = longest.max(pause);
         }
-        assert!(longest > LONGEST_PAUSE / 2);
+        assert!(longest > MAX_PAUSE / 2);
         for (wish, least) in [(20, 20), (9_999, 60)] {
             let Next::Wait(pause) = news.hear(refused(429, None, Some(wish))).next else { unreachable!("a pause") };
             assert_eq!(pause, Duration::from_secs(least));

@@ -26,7 +26,7 @@ const DELIVERIES: usize = 50;
 const ATTEMPTS: usize = 10;
 const CHANGES: usize = 50;
 /// The default number of deliveries and changes in a result.
-const PAGE: usize = 20;
+const DEFAULT_PAGE_SIZE: usize = 20;
 
 /// An endpoint.
 #[derive(Deserialize, JsonSchema)]
@@ -157,7 +157,8 @@ impl Server {
             cursor,
             ..ListDeliveries::new()
         };
-        let found = crate::deliveries::listed(&self.api, call, limit.unwrap_or(PAGE).clamp(1, DELIVERIES)).await?;
+        let found =
+            crate::deliveries::listed(&self.api, call, limit.unwrap_or(DEFAULT_PAGE_SIZE).clamp(1, DELIVERIES)).await?;
         let deliveries: Vec<_> = found.deliveries.iter().map(brief).collect();
         ToolResult::json(&json!({ "deliveries": deliveries, "next_cursor": found.next_cursor }))
     }
@@ -207,7 +208,7 @@ impl Server {
     #[tool(annotations(title = "List changes", read_only_hint = true))]
     async fn list_changes(&self, Parameters(which): Parameters<Changes>) -> Result<ToolResult, Failure> {
         let Changes { action, target, since, limit } = which;
-        let limit = Some(limit.unwrap_or(PAGE).clamp(1, CHANGES));
+        let limit = Some(limit.unwrap_or(DEFAULT_PAGE_SIZE).clamp(1, CHANGES));
         let since = since.map(|Since(since)| since);
         ToolResult::json(&self.api.call(&ListChanges { action, target, since, limit, ..ListChanges::new() }).await?)
     }

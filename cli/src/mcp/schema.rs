@@ -9,7 +9,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
 
 /// The keywords that describe a value, beside `type`, `properties`, `items` and `enum`.
-const KEPT: [&str; 4] = ["description", "pattern", "minimum", "required"];
+const VALUE_KEYWORDS: [&str; 4] = ["description", "pattern", "minimum", "required"];
 
 /// Rewrites the schema of an input.
 pub(super) fn plain(schema: &JsonObject) -> JsonObject {
@@ -42,7 +42,7 @@ fn described(schema: &JsonObject, named: &JsonObject) -> JsonObject {
             }
             ("items", Value::Object(item)) => Some(described(item, named).into()),
             ("description", Value::String(text)) => Some(text.replace('\n', " ").into()),
-            (keyword, value) => KEPT.contains(&keyword).then(|| value.clone()),
+            (keyword, value) => VALUE_KEYWORDS.contains(&keyword).then(|| value.clone()),
         };
         plain.extend(value.map(|value| (keyword.clone(), value)));
     }

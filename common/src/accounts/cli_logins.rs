@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// For 10 minutes, a request can be approved and exchanged for a session.
-const HOLDS_SECONDS: i64 = 10 * 60;
+const LIFETIME_SECONDS: i64 = 10 * 60;
 /// The kind of login requests in the tokens table.
 const CLI_LOGIN: &str = "cli_login";
 const REQUEST_ID: Attribute = Attribute("request_id");
@@ -110,7 +110,7 @@ impl CliLogins {
     /// Stores a request from `device` that is valid for ten minutes.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());
-        let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);
+        let expires_at = Timestamp::from_second(now.as_second() + LIFETIME_SECONDS);
         let expires_at = expires_at.map_err(Error::internal("adding ten minutes"))?;
         let mut request = item([
             (TOKEN_HASH, text(secret.hash().as_str())),

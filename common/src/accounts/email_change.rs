@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// Both links work for 24 hours.
-const HOLDS_SECONDS: i64 = 24 * 60 * 60;
+const LIFETIME_SECONDS: i64 = 24 * 60 * 60;
 /// The kinds of these tokens in the tokens table.
 const CHANGE: &str = "email_change";
 const UNDO: &str = "email_undo";
@@ -205,7 +205,7 @@ impl EmailChanges {
                 return Ok(None);
             };
             let ChangeLink { user, email, hash, session, .. } = &link;
-            let until = now.as_second() + HOLDS_SECONDS;
+            let until = now.as_second() + LIFETIME_SECONDS;
             let mark = self
                 .sessions
                 .next_epoch(user)
@@ -338,7 +338,7 @@ fn token_item(kind: &str, token: &Token, user: UserId, email: &Email, now: Times
         (KIND, text(kind)),
         (USER_ID, text(user)),
         (EMAIL, text(email)),
-        (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+        (EXPIRES_AT, number(now.as_second() + LIFETIME_SECONDS)),
         (CREATED_AT, text(now)),
     ])
 }

@@ -73,7 +73,7 @@ pub struct NewInvitation {
 }
 
 /// An invitation can be accepted for 7 days.
-const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
+const LIFETIME_SECONDS: i64 = 7 * 24 * 60 * 60;
 const DAY_SECONDS: usize = 24 * 60 * 60;
 /// The table's TTL deletes an invitation 30 days after its expiry. Until then, the invitation is reported as expired or
 /// used.
@@ -145,7 +145,7 @@ impl Invitations {
     ) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
-        let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
+        let expires_at = Timestamp::from_second(now.as_second() + LIFETIME_SECONDS).map_err(Error::internal(doing))?;
         let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
         let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
         // If another owner invites the same address concurrently, this call starts over and replaces their invitation.
@@ -473,7 +473,7 @@ fn mailbox(email: &Email, day: Timestamp) -> String {
 
 /// The keys of the items that list an address's invitations that can be accepted at `now`.
 fn mailboxes(email: &Email, now: Timestamp) -> Vec<Item> {
-    let seconds = u64::try_from(HOLDS_SECONDS).unwrap_or_default();
+    let seconds = u64::try_from(LIFETIME_SECONDS).unwrap_or_default();
     let days = (0..=seconds).step_by(DAY_SECONDS).map(|age| mailbox(email, now.before(Duration::from_secs(age))));
     // Version 0.1.0 had one list.
     days.chain([format!("mailbox#{email}")]).map(key).collect()

@@ -216,10 +216,10 @@ impl Render for Part {
 
 /// Shortens untrusted text for a subject to one line of at most 60 characters.
 pub fn short(text: &str) -> String {
-    const MOST: usize = 60;
+    const MAX_LINE_LENGTH: usize = 60;
     let line = Untrusted::new(text).mail_line();
     let line = line.trim();
-    match line.char_indices().nth(MOST) {
+    match line.char_indices().nth(MAX_LINE_LENGTH) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
         None => line.to_owned(),
     }

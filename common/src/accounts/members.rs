@@ -73,7 +73,7 @@ const BY_ORGANIZATION: &str = "by-organization";
 /// The maximum number of tries while other calls change the same member.
 const ATTEMPTS: usize = 5;
 /// The number of members that a search reads at a time, in sign-up order.
-const LOOKED_AT: usize = 20;
+const SEARCH_PAGE_SIZE: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
@@ -97,7 +97,7 @@ impl Members {
     /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
-        for keys in keys.chunks(LOOKED_AT) {
+        for keys in keys.chunks(SEARCH_PAGE_SIZE) {
             let members = self.read(organization, keys.to_vec()).await?;
             if members.iter().any(|member| member.user.role == Role::Owner && member.user.email_verified) {
                 return Ok(true);

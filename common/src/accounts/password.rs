@@ -36,7 +36,7 @@ impl Password {
     /// Checks that the prepared `text` is 8 to 128 characters long. All characters are allowed.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         // Longer input takes too long to prepare.
-        if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
+        if let Some(problem) = Problem::length(text.chars().count(), 0, MAX_UNPREPARED_LENGTH) {
             return Err(vec![problem]);
         }
         let password = Self::of(text);
@@ -123,7 +123,7 @@ pub enum Checked {
 /// The minimum and maximum length of a prepared password, in characters.
 const LENGTH: (usize, usize) = (8, 128);
 /// The maximum length of an unprepared password, in characters. Preparation combines up to four characters into one.
-const LONGEST_TYPED: usize = 4 * LENGTH.1;
+const MAX_UNPREPARED_LENGTH: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;
 const HASH_LENGTH: usize = 32;

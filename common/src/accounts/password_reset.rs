@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The link in the email works for an hour.
-const HOLDS_SECONDS: i64 = 60 * 60;
+const LIFETIME_SECONDS: i64 = 60 * 60;
 /// The maximum number of tries for a reset that conflicts with other changes to the user.
 const ATTEMPTS: usize = 5;
 /// The kind of reset tokens in the tokens table.
@@ -178,7 +178,7 @@ impl PasswordResets {
             (EMAIL, text(&user.email)),
             (KEY_EPOCH, number(user.key_epoch)),
             (MOVES, number(user.moves)),
-            (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+            (EXPIRES_AT, number(now.as_second() + LIFETIME_SECONDS)),
             (CREATED_AT, text(now)),
         ]);
         put(&self.dynamodb, &self.tokens_table, reset, "storing a reset").await?;

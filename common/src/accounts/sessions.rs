@@ -35,9 +35,9 @@ pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The index of sessions by user. It contains only keys and is eventually consistent.
 pub(super) const BY_USER: &str = "by-user";
 /// The maximum number of listed sessions. A user whose program signs in may have many more.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// The maximum number of keys that a list reads from the index, newest first.
-const MOST_READ: usize = 1000;
+const MAX_KEYS_READ: usize = 1000;
 /// The maximum stored length of a client's description, in characters.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
@@ -224,12 +224,12 @@ impl Sessions {
         let query = query(&self.dynamodb, &self.tokens, USER_ID.equals(text(user.id)));
         let found = query_all(query.index_name(BY_USER).scan_index_forward(false), doing).await?;
         let key = |found: &Item| Ok(token_key(&stored_hash(found)?));
-        let keys = found.iter().take(MOST_READ).map(key).collect::<Result<_>>()?;
+        let keys = found.iter().take(MAX_KEYS_READ).map(key).collect::<Result<_>>()?;
         let found = batch_get(&self.dynamodb, &self.tokens, keys, doing).await?;
         let sessions = found.iter().map(|item| Session::from_item(item, now)).collect::<Result<Vec<_>>>()?;
         let mut sessions: Vec<_> = sessions.into_iter().flatten().filter(|session| session.is_of(user)).collect();
         sessions.sort_by_key(|session| Reverse(session.id));
-        sessions.truncate(MOST_LISTED);
+        sessions.truncate(MAX_LISTED);
         Ok(sessions)
     }
 

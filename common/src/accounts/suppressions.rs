@@ -28,7 +28,7 @@ const CAUSE: Attribute = Attribute("cause");
 const PASSING: &str = "passing_bounces";
 const BOUNCES: Attribute = Attribute("bounces");
 /// This many passing bounces within a week count as a permanent one.
-const MANY: usize = 3;
+const PERMANENT_BOUNCES: usize = 3;
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Why an address is on the list.
@@ -115,7 +115,8 @@ impl Suppressions {
             .add(BOUNCES, texts([format!("{} {id}", at.as_second()).as_str()].into_iter()));
         let noted = noted.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a bounce").await?.unwrap_or_default();
         let bounces: Vec<i64> = Record::new("bounces", &noted).optional_set(BOUNCES, read_time)?.unwrap_or_default();
-        let is_permanent = bounces.iter().filter(|time| **time > at.before(WEEK).as_second()).count() >= MANY;
+        let is_permanent =
+            bounces.iter().filter(|time| **time > at.before(WEEK).as_second()).count() >= PERMANENT_BOUNCES;
         if is_permanent {
             self.add(address, Cause::Bounce, now).await?;
         }

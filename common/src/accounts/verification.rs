@@ -27,12 +27,12 @@ use crate::{
 };
 
 /// The link in a verification email works for 24 hours.
-const HOLDS_SECONDS: i64 = 24 * 60 * 60;
+const LIFETIME_SECONDS: i64 = 24 * 60 * 60;
 /// The kind of verifications in the tokens table.
 const EMAIL_VERIFICATION: &str = "email_verification";
 /// The kind of a used verification. The item is kept until it expires, so its page can confirm that the address is
 /// verified.
-const USED: &str = "used_email_verification";
+const USED_VERIFICATION: &str = "used_email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
     item([
@@ -40,7 +40,7 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
         (KIND, text(EMAIL_VERIFICATION)),
         (USER_ID, text(user.id)),
         (EMAIL, text(user.email_to_verify())),
-        (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+        (EXPIRES_AT, number(now.as_second() + LIFETIME_SECONDS)),
         (CREATED_AT, text(now)),
     ])
 }
@@ -118,7 +118,7 @@ impl Verifications {
         let Some(found) = found else { return Ok(LinkState::Invalid) };
         let record = Record::new("verification", &found);
         let kind = record.text(KIND)?;
-        if ![EMAIL_VERIFICATION, USED].contains(&kind) || record.number(EXPIRES_AT)? <= now.as_second() {
+        if ![EMAIL_VERIFICATION, USED_VERIFICATION].contains(&kind) || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(LinkState::Invalid);
         }
         let id: UserId = record.parsed(USER_ID)?;
@@ -128,7 +128,7 @@ impl Verifications {
         let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
         Ok(match kind {
             _ if sent_to != *user.email_to_verify() => LinkState::Invalid,
-            USED => LinkState::Used,
+            USED_VERIFICATION => LinkState::Used,
             _ => LinkState::Valid(Box::new(user)),
         })
     }
@@ -159,7 +159,8 @@ impl Verifications {
             .remove([PENDING_EMAIL])
             .only_if(EMAIL.equals(text(&user.email)))
             .only_if(is_unchanged);
-        let use_up = Update::of(&self.tokens, token_key(&token.hash())).set(KIND, text(USED)).only_if(is_current);
+        let use_up =
+            Update::of(&self.tokens, token_key(&token.hash())).set(KIND, text(USED_VERIFICATION)).only_if(is_current);
         let mut writes = Transaction::new("verifying an email").update(use_up);
         let new = user.email_to_verify();
         writes = writes.delete(&self.tokens, suppressions::key(new));

@@ -66,7 +66,7 @@ pub enum Answer<T> {
 /// The sort key prefix of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
 /// The number of seconds that a call is remembered.
-const REMEMBERED: i64 = 24 * 60 * 60;
+const LIFETIME_SECONDS: i64 = 24 * 60 * 60;
 attributes! { FIELDS = "fields", ANSWER = "answer", }
 
 impl IdempotencyKey {
@@ -116,7 +116,7 @@ impl Once<'_> {
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
         let mut item = self.stored_key(key);
         item.extend([FIELDS.with(text(key.fields)), ANSWER.with(text(answer))]);
-        item.extend([DELETE_AT.with(number(self.now.as_second() + REMEMBERED + 1))]);
+        item.extend([DELETE_AT.with(number(self.now.as_second() + LIFETIME_SECONDS + 1))]);
         // TTL may delete an item days late.
         let is_new = WEBHOOK_ENDPOINT_ID.is_absent().or(DELETE_AT.is_at_most(number(self.now.as_second())));
         Ok(Some(Marker { table: self.calls.table.clone(), item, is_new }))

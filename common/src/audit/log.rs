@@ -40,7 +40,7 @@ pub struct EntryPage {
 }
 
 /// The number of entries to read for a filtered page.
-const FILTERED: usize = 1000;
+const FILTERED_PAGE_SIZE: usize = 1000;
 
 crate::from_env! {
     /// The audit log table.
@@ -78,7 +78,7 @@ impl AuditLog {
             wanted.target.as_ref().map(|target| DETAILS.contains(text(json_string(target)))),
         ];
         let condition = conditions.into_iter().flatten().reduce(Condition::and);
-        let most = if condition.is_some() { FILTERED } else { limit };
+        let most = if condition.is_some() { FILTERED_PAGE_SIZE } else { limit };
         let query = select(query(&self.dynamodb, &self.table, keys), &[ENTRY, DETAILS]);
         let query = query.consistent_read(true).scan_index_forward(false).limit(most.try_into().unwrap_or(i32::MAX));
         let query = condition.into_iter().fold(query, filter);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::error::{Error, Result};
 
 /// The maximum number of rounds for an update that conflicts with other writes.
-const STARTS: u32 = 10;
+const MAX_ROUNDS: u32 = 10;
 
 /// Runs `round`, which reads and then writes conditionally, until it breaks. The first round gets `state`, and each
 /// later round the state that the previous one returned. (An async closure could keep the state itself, but the
@@ -17,7 +17,7 @@ pub async fn rounds<S, T, F>(mut state: S, mut round: impl FnMut(S) -> F) -> Res
 where
     F: Future<Output = Result<ControlFlow<T, S>>>,
 {
-    for _ in 0..STARTS {
+    for _ in 0..MAX_ROUNDS {
         match round(state).await? {
             ControlFlow::Break(done) => return Ok(done),
             ControlFlow::Continue(next) => state = next,

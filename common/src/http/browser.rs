@@ -11,7 +11,7 @@ pub(super) type ErrorReply = Box<dyn FnOnce(HttpError) -> Reply + Send>;
 
 /// The maximum size of a form that is kept while its sender signs in. It is posted again inside another form, so it is
 /// encoded twice.
-const MOST_KEPT: usize = 16 * 1024;
+const MAX_SAVED_FORM_BYTES: usize = 16 * 1024;
 
 /// The fields that contain secrets, which pages never show again.
 const SECRETS: [&str; 3] = ["headers", "own", "secret"];
@@ -43,7 +43,7 @@ impl LostInput {
 /// form with a password, because pages never show a password again. Other secrets are omitted; those that the person
 /// entered are listed in [`AGAIN`].
 fn kept(request: &Request) -> Option<String> {
-    if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
+    if request.method != Method::POST || request.body.is_empty() || request.body.len() > MAX_SAVED_FORM_BYTES {
         return None;
     }
     let is_secret = |name: &str| name.to_ascii_lowercase().contains("password");

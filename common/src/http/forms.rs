@@ -214,16 +214,16 @@ impl JsonSchema for Headers {
                                     Values consist of visible ASCII characters, with spaces only between them. \
                                     Reserved names: {}.", reserved.join(", ")),
             "type": "object",
-            "maxProperties": headers::MOST,
+            "maxProperties": headers::MAX_HEADERS,
             "propertyNames": {
-                "maxLength": headers::LONGEST_NAME,
+                "maxLength": headers::MAX_NAME_LENGTH,
                 "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
                 "not": { "pattern": reserved_names() },
             },
             "additionalProperties": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": headers::LONGEST_VALUE,
+                "maxLength": headers::MAX_VALUE_LENGTH,
                 "pattern": "^[!-~]([ -~]*[!-~])?$",
             },
             "writeOnly": true,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The maximum number of entries in one response, which is also the default.
-pub const MOST_LISTED: u16 = 100;
+pub const MAX_LISTED: u16 = 100;
 
 impl Paging {
     /// Reads `limit` and `offset`.
@@ -25,8 +25,8 @@ impl Paging {
 
 /// Reads the maximum number of entries to list.
 pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Rejected> {
-    let limit = fields.optional_number_in_query(name, 1..=MOST_LISTED.into())?;
-    Ok(number(limit.unwrap_or(MOST_LISTED.into())))
+    let limit = fields.optional_number_in_query(name, 1..=MAX_LISTED.into())?;
+    Ok(number(limit.unwrap_or(MAX_LISTED.into())))
 }
 
 #[derive(JsonSchema)]

@@ -26,13 +26,13 @@ use crate::{
 };
 
 /// The maximum time that a call spends searching, well below API Gateway's timeout.
-const TIME: Duration = Duration::from_secs(8);
+const SEARCH_TIME: Duration = Duration::from_secs(8);
 /// The time in which a repeated call erases a period's deliveries again.
-const REPEATED: Duration = Duration::from_secs(60 * 60);
+const REPEAT_TIME: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of deliveries per search page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 /// The maximum number of a period's deliveries that a call erases.
-const MOST: usize = 10_000;
+const MAX_ERASED: usize = 10_000;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
 
@@ -75,7 +75,7 @@ impl Erasure<'_> {
         let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
         let (ids, next) = self
-            .search(None, &filter, cursor, TIME, usize::MAX, |delivery| match delivery.can_be_erased(now) {
+            .search(None, &filter, cursor, SEARCH_TIME, usize::MAX, |delivery| match delivery.can_be_erased(now) {
                 false => Err(Error::Conflict(Conflict::DeliveryPending)),
                 true => Ok(true),
             })
@@ -106,17 +106,17 @@ impl Erasure<'_> {
         let filter = Filter { since, until, ..Filter::default() };
         let is_wanted = |delivery: &Delivery| {
             let has_ended = matches!(delivery.status, Status::Delivered | Status::Failed | Status::Ended);
-            let is_left = delivery.erased_at.is_none_or(|at| self.now.since(at) < REPEATED);
+            let is_left = delivery.erased_at.is_none_or(|at| self.now.since(at) < REPEAT_TIME);
             Ok(has_ended && is_left && !delivery.needs_payload())
         };
-        let (end, mut count, mut next) = (Instant::now() + TIME, 0, cursor);
+        let (end, mut count, mut next) = (Instant::now() + SEARCH_TIME, 0, cursor);
         // Page by page, so that an interrupted call has finished all but the last.
         loop {
-            let (ids, more) = self.search(endpoint, &filter, next.take(), Duration::ZERO, PAGE, is_wanted).await?;
+            let (ids, more) = self.search(endpoint, &filter, next.take(), Duration::ZERO, PAGE_SIZE, is_wanted).await?;
             let erased = self.erase(ids, true, more, failures).await?;
             count += erased.count;
             next = erased.next;
-            if next.is_none() || count + PAGE > MOST || Instant::now() >= end {
+            if next.is_none() || count + PAGE_SIZE > MAX_ERASED || Instant::now() >= end {
                 return Ok(Erased { count, next });
             }
         }
@@ -167,12 +167,12 @@ impl Erasure<'_> {
         let (end, shards) = (Instant::now() + time, endpoints.shards(tenant, endpoint).await?);
         let mut ids = Vec::new();
         loop {
-            let page = log.search(tenant, &shards, filter, cursor.as_ref(), PAGE, now).await?;
+            let page = log.search(tenant, &shards, filter, cursor.as_ref(), PAGE_SIZE, now).await?;
             for delivery in &page.deliveries {
                 ids.extend(is_wanted(delivery)?.then_some(delivery.id));
             }
             cursor = page.next;
-            if cursor.is_none() || ids.len().saturating_add(PAGE) > most || Instant::now() >= end {
+            if cursor.is_none() || ids.len().saturating_add(PAGE_SIZE) > most || Instant::now() >= end {
                 return Ok((ids, cursor));
             }
         }

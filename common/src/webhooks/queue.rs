@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// The maximum number of messages in a call to SQS.
-const BATCH: usize = 10;
+const BATCH_SIZE: usize = 10;
 /// The maximum number of attempts in a message. An invocation gets up to ten messages, and reads the payloads of all of
 /// their attempts, of up to 1 MiB each.
-const TOGETHER: usize = 10;
+const MAX_ATTEMPTS_PER_MESSAGE: usize = 10;
 /// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
 
@@ -37,8 +37,8 @@ const FIRST_RETRY_SECONDS: i32 = 5;
 const EARLY_RETRIES: u32 = 6;
 
 /// The maximum number of times to send a message that SQS rejects, and the pause between tries.
-const SENDS: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+const MAX_SENDS: u32 = 3;
+const SEND_PAUSE: Duration = Duration::from_secs(1);
 
 /// The JSON of a message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
@@ -229,16 +229,16 @@ impl Queues {
         end: Instant,
     ) -> usize {
         let mut left = together(due, span);
-        for round in 1..=SENDS {
+        for round in 1..=MAX_SENDS {
             let sent = send(&self.sqs, &self.due, &left, now).await;
             left = left.into_iter().zip(sent).filter_map(|(message, sent)| sent.is_err().then_some(message)).collect();
             if left.is_empty() {
                 return 0;
             }
-            if round == SENDS || Instant::now() + PAUSE >= end {
+            if round == MAX_SENDS || Instant::now() + SEND_PAUSE >= end {
                 break;
             }
-            sleep(PAUSE).await;
+            sleep(SEND_PAUSE).await;
         }
         crate::log!("wake.incomplete", messages = left.len());
         left.len()
@@ -270,7 +270,7 @@ impl Retries {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(index.to_string());
             entry.receipt_handle(*handle).visibility_timeout(retry_after(*receives)?).build().ok()
         });
-        for batch in entries.collect::<Vec<_>>().chunks(BATCH) {
+        for batch in entries.collect::<Vec<_>>().chunks(BATCH_SIZE) {
             let call = self.sqs.change_message_visibility_batch().queue_url(url).set_entries(Some(batch.to_vec()));
             // After a failure, the messages are received again when the visibility timeout ends.
             if let Err(error) = Box::pin(call.send()).await.map_err(failure("shortening the wait of messages")) {
@@ -310,14 +310,14 @@ async fn send_due(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now:
 }
 
 /// Builds the messages of these attempts, each with its time. Attempts of an organization that are due within `span` of
-/// each other share a message, up to [`TOGETHER`].
+/// each other share a message, up to [`MAX_ATTEMPTS_PER_MESSAGE`].
 fn together(mut due: Vec<(DueAttempt, Timestamp)>, span: Duration) -> Vec<(Message, Timestamp)> {
     due.sort_by(|(one, at), (other, other_at)| one.tenant.cmp(&other.tenant).then(at.cmp(other_at)));
     let mut messages = Vec::new();
     let mut left = due.as_slice();
     while let Some((first, start)) = left.first() {
         let is_near = |(due, at): &&(DueAttempt, Timestamp)| due.tenant == first.tenant && at.since(*start) <= span;
-        let (near, others) = left.split_at(left.iter().take(TOGETHER).take_while(is_near).count());
+        let (near, others) = left.split_at(left.iter().take(MAX_ATTEMPTS_PER_MESSAGE).take_while(is_near).count());
         let attempts = near.iter().map(|(due, _)| (due.id, due.attempt)).collect();
         let last = near.last().map_or(*start, |(_, at)| *at);
         messages.push((Message::Attempts(first.tenant.clone(), attempts), last));
@@ -327,7 +327,7 @@ fn together(mut due: Vec<(DueAttempt, Timestamp)>, span: Duration) -> Vec<(Messa
 }
 
 async fn send(sqs: &Client, url: &str, messages: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-    let calls: Vec<_> = messages.chunks(BATCH).map(|batch| send_batch(sqs, url, batch, now)).collect();
+    let calls: Vec<_> = messages.chunks(BATCH_SIZE).map(|batch| send_batch(sqs, url, batch, now)).collect();
     stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
 }
 

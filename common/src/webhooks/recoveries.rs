@@ -12,7 +12,7 @@ use super::{
         Log,
         recovery::{
             Recovery,
-            page::{Active, EACH},
+            page::{Active, DELIVERY_INTERVAL},
         },
     },
     queue::Queues,
@@ -44,22 +44,22 @@ pub enum RecoveryStep {
 }
 
 /// The time after which a recovery continues in another invocation, because other organizations may be waiting.
-const RUN: Duration = Duration::from_secs(2);
+const RUN_TIME: Duration = Duration::from_secs(2);
 /// The number of consecutive throttled pages after which a recovery waits for the next sweep. Each throttled page
 /// delays other recoveries.
-pub const THROTTLED: u32 = 3;
+pub const MAX_THROTTLED_PAGES: u32 = 3;
 
 impl Recoveries {
     /// Resends pages of a recovery for some seconds, at most until `end`, and sends the message that continues it. The
     /// sweep continues it after enough attempts have been scheduled.
     pub async fn run(&self, tenant: &TenantId, id: RecoveryId, end: Instant) -> Result<()> {
-        let end = end.min(Instant::now() + RUN);
+        let end = end.min(Instant::now() + RUN_TIME);
         let mut throttled = 0;
         while Instant::now() < end {
             match self.turn(tenant, id, Timestamp::now(), end).await {
                 Ok(RecoveryStep::More) => throttled = 0,
                 Ok(RecoveryStep::Done | RecoveryStep::Waits) => return Ok(()),
-                Err(Error::Busy) if throttled < THROTTLED => throttled += 1,
+                Err(Error::Busy) if throttled < MAX_THROTTLED_PAGES => throttled += 1,
                 Err(error) => return Err(error),
             }
         }
@@ -97,7 +97,7 @@ impl Recoveries {
         if !page.ids.is_empty() {
             let paced = self.log.pace_recovery(tenant, page.ids.len(), recovery.is_new(), now).await?;
             let Some(start) = paced else { return Ok(RecoveryStep::Waits) };
-            let span = EACH * u32::try_from(page.ids.len()).unwrap_or(u32::MAX);
+            let span = DELIVERY_INTERVAL * u32::try_from(page.ids.len()).unwrap_or(u32::MAX);
             let due = || start.after(span.mul_f64(random::fraction()));
             let (resent, rest) = self.log.resend_missed(tenant, recovery, &page.ids, due, now).await;
             // Before the messages, whose attempts wait for the receivers. Without it, they only wait longer.

@@ -18,7 +18,7 @@ mod signature;
 mod values;
 
 /// The maximum size of a call that contains a request, in base64 or as a form.
-pub const MOST_REQUEST_BYTES: usize = 2 << 20;
+pub const MAX_REQUEST_BYTES: usize = 2 << 20;
 
 pub use self::{
     evidence::Verifying,

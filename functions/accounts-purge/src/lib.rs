@@ -25,11 +25,11 @@ use tokio::time::Instant;
 /// The time after an organization is deleted during which calls and attempts may still store data for it. A call with
 /// one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and can start at any time
 /// before the first pass, which runs up to a minute after the deletion.
-const SETTLED: Duration = Duration::from_secs(2 * 60);
+const SETTLING_TIME: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
-const ORGANIZATIONS: usize = 4;
+const CONCURRENCY: usize = 4;
 /// The number of an organization's log shards that are purged concurrently.
-const SHARDS: usize = 4;
+const SHARD_CONCURRENCY: usize = 4;
 /// The time reserved for calls in progress at the end of an invocation.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
@@ -94,7 +94,7 @@ impl App {
                 Ok(()) => Ok(()),
             }
         });
-        let passed: Vec<_> = stream::iter(passes.collect::<Vec<_>>()).buffer_unordered(ORGANIZATIONS).collect().await;
+        let passed: Vec<_> = stream::iter(passes.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).collect().await;
         passed.into_iter().collect()
     }
 
@@ -107,7 +107,7 @@ impl App {
         self.organizations.delete_invitations_and_keys(tenant).await?;
         let is_empty = self.empty_log(tenant, end).await?;
         // If this pass deleted an endpoint, an attempt to deliver to it may still be in progress.
-        if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
+        if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLING_TIME {
             // The items of endpoints list the log's shards, so these items are deleted last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
@@ -129,7 +129,7 @@ impl App {
             }
             Ok(false)
         });
-        let emptied = stream::iter(emptied.collect::<Vec<_>>()).buffer_unordered(SHARDS);
+        let emptied = stream::iter(emptied.collect::<Vec<_>>()).buffer_unordered(SHARD_CONCURRENCY);
         emptied.try_fold(true, async |all, is_empty| Ok(all && is_empty)).await
     }
 }

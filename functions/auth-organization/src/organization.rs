@@ -11,7 +11,7 @@ use common::{
     accounts::{organizations::Organization, permissions::Scope},
     audit::{Action, Recorder},
     error::{Error, Refusal, Result},
-    http::{Call, Caller, Fault, Fields, KeyOrSession, MOST_LISTED, Rejected, Route, read_limit},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, MAX_LISTED, Rejected, Route, read_limit},
     id::TenantId,
     name::{Name, Slug},
     paging::{Order, Paging},
@@ -138,7 +138,7 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
     let Organization { id, name, slug, created_at, .. } = organization;
     let invitations = async {
         match caller.user().is_ok_and(|user| user.check_manages().is_ok()) && caller.has_scope(Scope::MembersWrite) {
-            true => app.invitations.list(&id, Paging::first(MOST_LISTED.into())).await,
+            true => app.invitations.list(&id, Paging::first(MAX_LISTED.into())).await,
             false => Ok(Vec::new()),
         }
     };

@@ -45,9 +45,9 @@ common::from_env! {
 }
 
 /// The time that a page waits for an attempt before showing it as in progress.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ATTEMPT_WAIT: Duration = Duration::from_secs(3);
 /// The time between two reads of the log.
-const PAUSE: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 impl App {
     /// Erases deliveries of the tenant.
@@ -74,7 +74,7 @@ impl App {
         Ok(Console { organization, here })
     }
 
-    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has already had `attempts`. Returns
+    /// Waits up to [`ATTEMPT_WAIT`] for the next attempt of a pending delivery that has already had `attempts`. Returns
     /// immediately for a delivery to a pull endpoint, which is held until a client receives it.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
         self.wait_for_attempts(tenant, &[(*id, attempts)]).await
@@ -82,7 +82,7 @@ impl App {
 
     /// Waits like [`Self::wait_for_attempt`], for several deliveries.
     pub(crate) async fn wait_for_attempts(&self, tenant: &TenantId, sent: &[(DeliveryId, u32)]) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + ATTEMPT_WAIT;
         let mut waiting = sent.to_vec();
         loop {
             // This read is repeated, so it does not include payloads, which may be large.
@@ -91,10 +91,10 @@ impl App {
             waiting.retain(|(id, attempts)| {
                 known.get(id).is_none_or(|known| known.attempts <= *attempts && known.status == Status::Pending)
             });
-            if waiting.is_empty() || Instant::now() + PAUSE > end {
+            if waiting.is_empty() || Instant::now() + POLL_INTERVAL > end {
                 return Ok(());
             }
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -11,14 +11,14 @@ use common::{
 use maud::{Markup, html};
 
 /// The number of bars: 24 hours and the current hour.
-const HOURS: u32 = 25;
+const BARS: u32 = 25;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The size of the drawing, in its own units. Each hour has a bar and a gap.
 const HEIGHT: u32 = 40;
 const STEP: u32 = 8;
 const BAR: u32 = 6;
 /// The number of hours between two labels.
-const LABELED: usize = 6;
+const LABEL_INTERVAL_HOURS: usize = 6;
 /// The parts of a bar from the bottom up, each with its color and its name in the legend. Most pending deliveries are
 /// waiting because an attempt failed.
 const PARTS: [(&str, &str); 5] = [
@@ -31,7 +31,7 @@ const PARTS: [(&str, &str); 5] = [
 
 /// Returns the start of the chart.
 pub(crate) fn since(now: Timestamp) -> Timestamp {
-    now.hour().before(HOUR * (HOURS - 1))
+    now.hour().before(HOUR * (BARS - 1))
 }
 
 /// An hour of the chart.
@@ -57,8 +57,8 @@ impl Column {
 }
 
 fn columns(counted: &Statistics, details: &Details, now: Timestamp) -> Vec<Column> {
-    let columns = (0..HOURS).map(|column| {
-        let hour = now.hour().before(HOUR * (HOURS - 1 - column));
+    let columns = (0..BARS).map(|column| {
+        let hour = now.hour().before(HOUR * (BARS - 1 - column));
         let counts = counted.hours.get(&hour).copied().unwrap_or_default();
         Column { x: column * STEP, hour, counts, retried: details.retried.get(&hour).copied().unwrap_or_default() }
     });
@@ -79,10 +79,10 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
     }
     html! {
         div .day {
-            svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img"
+            svg .chart viewBox={ "0 0 " (BARS * STEP) " " (HEIGHT + 1) } role="img"
                 aria-label={ "Deliveries by hour to " (name) } {
                 (unread(counted, &columns))
-                path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
+                path .base d={ "M0 " (HEIGHT) "h" (BARS * STEP) "v1H0z" } {}
                 @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
             }
             p .soft { @if is_empty(counted) { "None" } @else { (numbers(counted, held)) } }
@@ -113,9 +113,9 @@ pub(crate) fn large(
         div .plot aria-hidden="true" {
             div .scale { span { (highest) } span { "0" } }
             // All elements are closed: unlike in HTML, an unclosed element in SVG would contain the elements after it.
-            svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
+            svg .chart viewBox={ "0 0 " (BARS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
                 (unread(counted, &columns))
-                path .base d={ "M0 0h" (HOURS * STEP) "v.3H0zM0 20h" (HOURS * STEP) "v.3H0zM0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
+                path .base d={ "M0 0h" (BARS * STEP) "v.3H0zM0 20h" (BARS * STEP) "v.3H0zM0 " (HEIGHT) "h" (BARS * STEP) "v1H0z" } {}
                 @for column in &columns {
                     a href=(hour_link(endpoint, column.hour)) tabindex="-1" {
                         title {
@@ -131,7 +131,7 @@ pub(crate) fn large(
                     }
                 }
             }
-            div .hours { @for column in columns.iter().step_by(LABELED) { span { (times::hour(column.hour)) } } }
+            div .hours { @for column in columns.iter().step_by(LABEL_INTERVAL_HOURS) { span { (times::hour(column.hour)) } } }
         }
         ul .legend {
             @for (((class, words), sum), is_part) in PARTS.iter().zip(sums).zip(are_parts).rev() {
@@ -238,7 +238,7 @@ fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
 /// The frame around hours whose successes were not all read.
 fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     let unread = columns.iter().filter(|column| !is_read(counted.complete_since, column.hour)).count();
-    let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
+    let unread = STEP * u32::try_from(unread).unwrap_or(BARS);
     html! {
         @if unread > 0 { rect .unread x="0.5" y="0.5" width=(unread - BAR / 2) height=(HEIGHT) {} }
     }

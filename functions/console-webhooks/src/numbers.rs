@@ -37,11 +37,11 @@ pub(crate) struct Known {
 }
 
 /// The maximum number of newest deliveries to read for all endpoints together: those that no total contains yet.
-const READ: usize = 20_000;
+const MAX_READ: usize = 20_000;
 /// The number of endpoints whose logs are read concurrently.
 const CONCURRENCY: usize = 10;
 /// The number of an endpoint's newest deliveries to search for a success.
-const LOOKED_AT: usize = 300;
+const MAX_SEARCHED: usize = 300;
 
 impl Known {
     /// Reads the numbers of endpoints. Of the undelivered deliveries, those that were created at `since` or later are
@@ -55,7 +55,7 @@ impl Known {
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         let open = app.log.open(tenant, &shards, since, now).await?;
-        let counting = app.log.count(tenant, &shards, &open, chart::since(now), READ, now);
+        let counting = app.log.count(tenant, &shards, &open, chart::since(now), MAX_READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
         let proving = Self::proven(app, tenant, &endpoints, now);
         let (statistics, read, proven) = tokio::try_join!(counting, app.log.known(tenant, &oldest), proving)?;
@@ -77,7 +77,7 @@ impl Known {
         let proven = endpoints.iter().map(async |endpoint| {
             let is_pushed = endpoint.active && endpoint.kind == Kind::Push;
             match endpoint.enabled_at.filter(|_| is_pushed) {
-                Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, LOOKED_AT, now).await,
+                Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, MAX_SEARCHED, now).await,
                 None => Ok(true),
             }
         });

@@ -40,11 +40,11 @@ const FIELDS: [(&str, &str); 2] = [LIVE, ("deleted", "The id of a deleted endpoi
 
 /// The number of endpoints on a page. A statement counts the successes of about as many, and the undelivered deliveries
 /// of about 12.
-const SHOWN: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// An organization with more endpoints than this has a search and the states.
-const FEW: usize = 10;
+const MAX_UNFILTERED: usize = 10;
 /// The maximum number of banners, so that the table stays visible.
-const BANNERS: usize = 3;
+const MAX_BANNERS: usize = 3;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(
@@ -70,15 +70,15 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     endpoints.iter().for_each(|endpoint| troubles.add(Stored::of(endpoint, now), urgency(endpoint, now)));
     let mut selection = Selection::of(&link);
     let found = selection.apply(&mut endpoints, now);
-    let (shown, pages) = selection.take(&mut endpoints, SHOWN);
+    let (shown, pages) = selection.take(&mut endpoints, PAGE_SIZE);
     let (rows, elsewhere) = tokio::try_join!(
         Known::read(&app, tenant, shown, Some(chart::since(now)), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
     let (banners, more) = {
         let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
-        let more = all.len().saturating_sub(BANNERS);
-        all.truncate(BANNERS);
+        let more = all.len().saturating_sub(MAX_BANNERS);
+        all.truncate(MAX_BANNERS);
         (all, more)
     };
     let (unfinished, failed_tests) =
@@ -101,7 +101,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 (totals(&rows, all))
             }
             (deliveries::finder())
-            @if all > FEW || selection.is_filtered() { (selection::form(selection, &found)) }
+            @if all > MAX_UNFILTERED || selection.is_filtered() { (selection::form(selection, &found)) }
             (other_pages::notice(&elsewhere, selection, now))
             // A search shows a part of the endpoints, but this is about all of them.
             @if !selection.is_filtered() { (failed_deliveries::notice(&rows, &elsewhere, &unfinished)) }

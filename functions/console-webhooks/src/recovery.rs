@@ -40,7 +40,7 @@ const SUBMIT: [(&str, &str); 1] =
     [("since", "The start of the period; only deliveries that were created at this time or later are resent.")];
 
 /// The maximum number of endpoints that the confirmation names.
-const NAMED: usize = 50;
+const MAX_NAMED: usize = 50;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&SHOW)), open)
@@ -91,13 +91,13 @@ impl Unfinished {
         html! {
             @if failing.len() + self.callbacks.failed.count > 0 {
             ul {
-                @for (endpoint, open) in failing.iter().take(NAMED) {
+                @for (endpoint, open) in failing.iter().take(MAX_NAMED) {
                     li {
                         a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
                         (deliveries(&open.failed))
                     }
                 }
-                @if failing.len() > NAMED { li { "and " (failing.len() - NAMED) " more endpoints" } }
+                @if failing.len() > MAX_NAMED { li { "and " (failing.len() - MAX_NAMED) " more endpoints" } }
                 @if self.callbacks.failed.count > 0 { li { "Job callbacks: " (deliveries(&self.callbacks.failed)) } }
             }
             }
@@ -121,12 +121,12 @@ impl Unfinished {
             @if !missed.is_empty() {
                 p { "Held deliveries and those of disabled endpoints are not resent. To resend them, open the endpoint:" }
                 ul {
-                    @for (endpoint, missed) in missed.iter().take(NAMED) {
+                    @for (endpoint, missed) in missed.iter().take(MAX_NAMED) {
                         li {
                             a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": " (missed)
                         }
                     }
-                    @if missed.len() > NAMED { li { "and " (missed.len() - NAMED) " more endpoints" } }
+                    @if missed.len() > MAX_NAMED { li { "and " (missed.len() - MAX_NAMED) " more endpoints" } }
                 }
             }
         }

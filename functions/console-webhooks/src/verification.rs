@@ -15,7 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::EndpointView,
-        verification::{Computed, MOST_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
+        verification::{Computed, MAX_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
     },
 };
 use maud::{Markup, html};
@@ -42,7 +42,7 @@ pub(crate) fn show() -> Route<App, People> {
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), verify)
-        .up_to(MOST_REQUEST_BYTES)
+        .up_to(MAX_REQUEST_BYTES)
         .summary(
             "Finds out why a request does not verify, as `webhooks/verify` does. Nothing of it is stored or logged.",
         )

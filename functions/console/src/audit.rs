@@ -29,7 +29,7 @@ const TEAM: &str = "/console/team";
 /// The number of entries on a page.
 const LIMIT: usize = 20;
 /// The maximum number of newer pages in an address.
-const REMEMBERED: usize = 8;
+const MAX_NEWER_PAGES: usize = 8;
 /// The cursor for the first page, in the list of newer pages.
 const FIRST: &str = "-";
 
@@ -272,7 +272,7 @@ fn pages(link: &Typed, next: Option<Position>) -> Markup {
     let here = Some(link.get("cursor")).filter(|cursor| !cursor.is_empty());
     let newer: Vec<&str> = link.get("newer").split_whitespace().collect();
     let to = |cursor: &str, newer: &[&str]| {
-        let newer = newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ");
+        let newer = newer.get(newer.len().saturating_sub(MAX_NEWER_PAGES)..).unwrap_or_default().join(" ");
         let filters = FILTERS.map(|name| (name, link.get(name)));
         address(&[&filters[..], &[("cursor", cursor), ("newer", &newer)]].concat())
     };

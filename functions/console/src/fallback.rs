@@ -22,7 +22,7 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Addresses that people are likely to type, with the intended pages.
-const MEANT: [(&str, &str); 3] =
+const LIKELY_PATHS: [(&str, &str); 3] =
     [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
 
 /// The message for a `GET` request to a path that looks like an API call.
@@ -45,7 +45,7 @@ async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if !call.takes_html() {
         return Err(Error::NotFound(if call.path().starts_with("/v1/") { OF_API } else { "Not Found" }));
     }
-    if let Some((_, page)) = MEANT.iter().find(|(typed, _)| *typed == call.path()) {
+    if let Some((_, page)) = LIKELY_PATHS.iter().find(|(typed, _)| *typed == call.path()) {
         return Ok(Reply::Redirect { to: (*page).to_owned(), cookies: Vec::new() });
     }
     let content = html! {

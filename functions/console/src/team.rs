@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, MAX_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
         page::{Choice, Field, Page, visible},
     },
     id::{InvitationId, UserId},
@@ -151,7 +151,7 @@ struct Team<'a> {
 
 /// Shows invitations only to owners, because an invitation's id is enough to accept it.
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
-    let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MOST_LISTED));
+    let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MAX_LISTED));
     let invited = async {
         match &manages {
             Ok(()) => app.invitations.list(id, Paging::first(most)).await,

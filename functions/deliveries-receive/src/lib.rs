@@ -31,18 +31,18 @@ common::from_env! {
 }
 
 /// The number of deliveries that a call receives by default.
-const LIMIT: usize = 10;
+const DEFAULT_LIMIT: usize = 10;
 /// The time until the next poll: while events are arriving, and otherwise. A poll that finds nothing costs two reads,
 /// in addition to the reads that authenticate the caller.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// The time after a delivery is received during which more events are expected.
-const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
+const BUSY_TIME: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
 /// API's response as JSON inside a JSON string. The largest delivery fits: a 1 MiB body of quotes becomes 4 MiB.
-const ROOM: usize = 5_500_000;
+const MAX_RESPONSE_BYTES: usize = 5_500_000;
 /// The size of a delivery without its body and header values.
-const FRAME: usize = 2_000;
+const FRAME_BYTES: usize = 2_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -87,7 +87,7 @@ impl Input {
                  fewer may be returned.",
             )
             .optional_number(Receive::NAMES.limit, 1..=100);
-        let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);
+        let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
         Ok(Self { endpoint: endpoint?, limit })
     }
 }
@@ -121,9 +121,9 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Received> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
-    let (own, mut room, mut is_full) = (headers_size(&endpoint), ROOM, false);
+    let (own, mut room, mut is_full) = (headers_size(&endpoint), MAX_RESPONSE_BYTES, false);
     let has_room = |taken: &Taken| {
-        let needed = FRAME
+        let needed = FRAME_BYTES
             + own
             + size(taken.payload.body.in_form(endpoint.payload_form()).0)
             + 4 * size(taken.delivery.job_id.as_bytes());
@@ -137,7 +137,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are already leased, so the call returns them even if this write failed.
     noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
-    let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY_FOR);
+    let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY_TIME);
     let pause = match is_full || deliveries.len() >= input.limit {
         true => Duration::ZERO,
         false if is_busy => BUSY_PAUSE,
@@ -152,7 +152,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
 }
 
 fn headers_size(endpoint: &Endpoint) -> usize {
-    endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
+    endpoint.headers.reveal().map(|(name, value)| FRAME_BYTES / 100 + name.len() + size(value.as_bytes())).sum()
 }
 
 /// Returns the size of a string in a response, where a quote or backslash becomes four bytes.

@@ -47,7 +47,7 @@ common::from_env! {
 /// The number of deliveries that are settled concurrently.
 const CONCURRENCY: usize = 25;
 /// The maximum duration of an attempt, in milliseconds: one hour.
-const LONGEST: u32 = 3_600_000;
+const MAX_DURATION_MILLISECONDS: u32 = 3_600_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -127,7 +127,7 @@ impl Settlement {
             .optional_text(Sent::NAMES.error, parse_name);
         let duration = fields
             .about("The duration of the attempt, in milliseconds. The default is 0.")
-            .optional_number(Sent::NAMES.duration_ms, 0..=LONGEST);
+            .optional_number(Sent::NAMES.duration_ms, 0..=MAX_DURATION_MILLISECONDS);
         let response = fields
             .about("The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept.")
             .example("try again later")

@@ -30,9 +30,9 @@ common::from_env! {
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of newest deliveries to read: those that no total contains yet.
-const READ: usize = 20_000;
+const MAX_READ: usize = 20_000;
 /// The maximum number of failed deliveries whose reasons are counted.
-const REASONS: usize = 1000;
+const MAX_REASONS: usize = 1000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -78,12 +78,12 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     let shards = [shards];
     // The period may begin at the start of this hour.
     let open = app.log.open(tenant, &shards, Some(since.hour()), now).await?;
-    let counting = app.log.count(tenant, &shards, &open, since, READ, now);
+    let counting = app.log.count(tenant, &shards, &open, since, MAX_READ, now);
     let (mut counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let open = open.into_iter().next().unwrap_or_default();
     let Statistics { since: start, total, hours, complete_since, .. } = counted.pop().unwrap_or_default();
     let since = start.unwrap_or(since);
-    let failed = open.failed.newest.iter().filter(|id| id.created_at() >= since).take(REASONS).copied();
+    let failed = open.failed.newest.iter().filter(|id| id.created_at() >= since).take(MAX_REASONS).copied();
     let reasons = app.log.reasons(tenant, &failed.collect::<Vec<_>>()).await?;
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| FailureReason { reason, count }).collect();
     failures.sort_by_key(|failure| Reverse(failure.count));

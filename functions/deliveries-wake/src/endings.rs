@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::App;
 
 /// The number of endpoints whose deliveries are ended concurrently.
-const SIDE_BY_SIDE: usize = 4;
+const CONCURRENCY: usize = 4;
 
 impl App {
     /// Ends the deliveries of the endpoints that were deleted before `now`, until `end`. An endpoint whose deliveries
@@ -19,7 +19,7 @@ impl App {
     pub(super) async fn end(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let endings = self.log.endings(|tenant| sweeper.recovers(tenant), now).await?;
         let ended = endings.iter().map(|ending| self.end_of(ending, now, end));
-        let ended: Vec<_> = stream::iter(ended.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE).collect().await;
+        let ended: Vec<_> = stream::iter(ended.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).collect().await;
         ended.into_iter().collect()
     }
 

@@ -14,20 +14,20 @@ use tokio::time::Instant;
 use crate::App;
 
 /// The maximum time that a sweep spends on these indexes, so that they do not slow down its other work.
-const TIME: Duration = Duration::from_secs(15);
+const INDEX_TIME: Duration = Duration::from_secs(15);
 /// The number of reads and of tenants' indexes in progress.
-const SIDE_BY_SIDE: usize = 4;
+const CONCURRENCY: usize = 4;
 
 impl App {
     /// Writes the indexes that are requested in the minutes after `last`. If one fails or takes too long, the next minute
     /// continues. Errors are only logged, because deliveries are found without an index, too, but more slowly, and later
     /// deliveries request it again.
     pub(super) async fn index(&self, sweeper: Sweeper, last: Minute, now: Timestamp, end: Instant) {
-        let end = end.min(Instant::now() + TIME);
+        let end = end.min(Instant::now() + INDEX_TIME);
         let requests = last
             .until(Minute::of(now))
             .flat_map(|minute| sweeper.partitions().map(move |partition| self.log.index_requests(minute, partition)));
-        let requests = stream::iter(requests.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
+        let requests = stream::iter(requests.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
         let tenants: BTreeSet<_> = match requests.try_collect::<Vec<_>>().await {
             Ok(tenants) => tenants.into_iter().flatten().collect(),
             Err(error) => return failed(None, &error),
@@ -39,7 +39,7 @@ impl App {
             });
             is_more.then(|| self.log.index_row_again(&tenant, now))
         });
-        let again: Vec<_> = stream::iter(indexed.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE).collect().await;
+        let again: Vec<_> = stream::iter(indexed.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).collect().await;
         if let Err(error) = self.log.put_all(again.into_iter().flatten()).await {
             failed(None, &error);
         }

@@ -26,14 +26,14 @@ use crate::recipients::Recipients;
 mod mail;
 
 /// The number of organizations that are notified concurrently.
-const ORGANIZATIONS: usize = 4;
+const CONCURRENCY: usize = 4;
 /// The maximum number of an organization's workflows that a sweep handles.
-const WORKFLOWS: usize = 100;
+const MAX_WORKFLOWS: usize = 100;
 /// The number of an organization's emails in a day that are about one workflow each. Later ones are about all workflows
 /// that the sweep has to report, so an outage of many workflows does not fill a mailbox.
-const SINGLE: i64 = 5;
+const MAX_SINGLE_EMAILS: i64 = 5;
 /// The maximum time that a sweep spends on these emails, so a slow email service does not delay its other work.
-const TIME: Duration = Duration::from_secs(15);
+const EMAIL_TIME: Duration = Duration::from_secs(15);
 
 pub(crate) struct FailedJobs {
     pub(crate) table: JobFailures,
@@ -56,7 +56,7 @@ enum Audience {
 impl FailedJobs {
     /// Sends the emails that are due, until `end`. An email that cannot be sent does not delay the others.
     pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
-        let end = end.min(Instant::now() + TIME);
+        let end = end.min(Instant::now() + EMAIL_TIME);
         let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();
         for (tenant, workflow) in self.table.pending().await? {
             tenants.entry(tenant).or_default().push(workflow);
@@ -65,7 +65,7 @@ impl FailedJobs {
         // In random order, so that no organization is always last if there are very many.
         tenants.sort_by_cached_key(|_| random::bytes::<4>());
         let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
-        let told: Vec<_> = stream::iter(told).buffer_unordered(ORGANIZATIONS).collect().await;
+        let told: Vec<_> = stream::iter(told).buffer_unordered(CONCURRENCY).collect().await;
         told.into_iter().collect()
     }
 
@@ -78,7 +78,7 @@ impl FailedJobs {
     ) -> Result<()> {
         workflows.sort_by_cached_key(|_| random::bytes::<4>());
         let (mut told, mut due) = (Ok(()), Vec::new());
-        for workflow in workflows.into_iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
+        for workflow in workflows.into_iter().take(MAX_WORKFLOWS).take_while(|_| Instant::now() < end) {
             match self.due(&tenant, &workflow, now).await {
                 Ok(failing) => due.extend(failing.map(|failing| (workflow, failing))),
                 Err(error) => {
@@ -171,7 +171,7 @@ impl FailedJobs {
             }
             // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.
             let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(()) };
-            let others = if number <= SINGLE { due.split_off(1) } else { Vec::new() };
+            let others = if number <= MAX_SINGLE_EMAILS { due.split_off(1) } else { Vec::new() };
             let notices = self.try_all(tenant, std::mem::replace(&mut due, others)).await?;
             if notices.is_empty() || !self.mail(organization, consent, notices, number, now).await? {
                 self.table.give_back_mail(tenant, Quota::Failures, now).await?;

@@ -97,7 +97,7 @@ fn name(notice: &Notice) -> String {
     let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));
     let id = notice.endpoint.to_string();
-    let end = id.get(id.len().saturating_sub(ID_END)..).unwrap_or(&id);
+    let end = id.get(id.len().saturating_sub(ID_END_LENGTH)..).unwrap_or(&id);
     match (description, address) {
         (Some(description), Some(address)) => format!("{description} ({address}, …{end})"),
         (Some(name), None) | (None, Some(name)) => format!("{name} (…{end})"),
@@ -106,21 +106,21 @@ fn name(notice: &Notice) -> String {
 }
 
 /// The number of characters from the end of an endpoint's id that the subject shows. The end of an id is random.
-const ID_END: usize = 6;
+const ID_END_LENGTH: usize = 6;
 
 fn rest(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, rest)| rest)
 }
 
 /// The maximum number of path segments that an email shows.
-const SEGMENTS: usize = 3;
+const MAX_SEGMENTS: usize = 3;
 
 /// Returns a URL's origin and the first segments of its path, up to one that may be a credential:
 /// `https://example.com/orders/…`.
 fn address(url: &Url) -> String {
     let mut address = url.origin().ascii_serialization();
     let segments: Vec<_> = url.path_segments().into_iter().flatten().filter(|segment| !segment.is_empty()).collect();
-    let words = segments.iter().take(SEGMENTS).take_while(|segment| is_word(segment));
+    let words = segments.iter().take(MAX_SEGMENTS).take_while(|segment| is_word(segment));
     words.clone().for_each(|word| address.extend(["/", word]));
     if words.count() < segments.len() {
         address.push_str("/…");

@@ -30,11 +30,11 @@ use crate::{
 };
 
 /// The maximum number of notices that a sweep tries to send.
-const NOTICES: usize = 200;
+const MAX_NOTICES: usize = 200;
 /// The maximum time that a sweep spends on notices, so a slow email service does not delay its other work.
-const TIME: Duration = Duration::from_secs(15);
+const NOTICE_TIME: Duration = Duration::from_secs(15);
 /// The maximum number of deliveries counted per status.
-const COUNTED: usize = 1000;
+const MAX_COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
     pub(crate) log: Log,
@@ -54,7 +54,7 @@ pub(crate) struct Notices {
 impl Notices {
     /// Sends the pending notices, until `end`. A notice that cannot be sent does not delay the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
-        let end = end.min(Instant::now() + TIME);
+        let end = end.min(Instant::now() + NOTICE_TIME);
         let mut pending = self.endpoints.pending_notices().await?;
         // In random order, so that no notice is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
@@ -67,7 +67,7 @@ impl Notices {
                     (sent, tried) = (Err(error), tried + 1);
                 }
             }
-            if tried >= NOTICES {
+            if tried >= MAX_NOTICES {
                 break;
             }
         }
@@ -155,7 +155,7 @@ impl Notices {
         let since = notice.since(now);
         let search = async |status| {
             let filter = Filter { status: Some(status), since: Some(since.before(MAX_AGE)), ..Filter::default() };
-            let mut page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
+            let mut page = self.log.search(tenant, &notice.shards, &filter, None, MAX_COUNTED, now).await?;
             page.deliveries.retain(|delivery| LastError::of(delivery).is_some_and(|error| error.at >= since));
             Ok(page)
         };
@@ -180,7 +180,7 @@ impl Notices {
         now: Timestamp,
     ) -> Result<Held> {
         let filter = Filter { status: Some(Status::Held), since: Some(earliest), ..Filter::default() };
-        let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
+        let page = self.log.search(tenant, &notice.shards, &filter, None, MAX_COUNTED, now).await?;
         Ok(Held { count: page.deliveries.len(), is_complete: page.next.is_none(), until })
     }
 }

@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         log::{due_rows::Sweeper, recovery::Recovery},
-        recoveries::{RecoveryStep, THROTTLED},
+        recoveries::{MAX_THROTTLED_PAGES, RecoveryStep},
     },
 };
 use futures::{StreamExt, stream};
@@ -18,7 +18,7 @@ use crate::App;
 
 /// The number of pages that are resent concurrently. Each one may have as many calls in progress as the log allows per
 /// caller.
-const SIDE_BY_SIDE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// A tenant's recoveries, in the order of their next pages, each with the number of throttled pages in a row.
 type Waiting = VecDeque<(RecoveryId, u32)>;
@@ -38,7 +38,7 @@ impl App {
                 (tenant, waiting, turn)
             });
             let turns: Vec<_> = turns.collect();
-            let turns: Vec<_> = stream::iter(turns).buffered(SIDE_BY_SIDE).collect().await;
+            let turns: Vec<_> = stream::iter(turns).buffered(CONCURRENCY).collect().await;
             open = Vec::new();
             for (tenant, waiting, turn) in turns {
                 failed = turn.and(failed);
@@ -55,7 +55,7 @@ impl App {
             Ok(RecoveryStep::More) => waiting.push_back((id, 0)),
             Ok(RecoveryStep::Done | RecoveryStep::Waits) => {}
             // The partition was throttled for most of a second. The rest of the page is resent in the next round.
-            Err(Error::Busy) if throttled < THROTTLED => waiting.push_back((id, throttled + 1)),
+            Err(Error::Busy) if throttled < MAX_THROTTLED_PAGES => waiting.push_back((id, throttled + 1)),
             Err(error) => {
                 common::log!("recovery.failed", %tenant, recovery_id = %id, ?error);
                 return Err(error);

@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DueAttempt},
-        log::due_rows::{CHECK_AFTER, DrainRow, DueRow, KEPT, Minute, Sweep, Sweeper},
+        log::due_rows::{CHECK_DELAY, DrainRow, DueRow, Minute, ROW_LIFETIME, Sweep, Sweeper},
     },
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
@@ -24,18 +24,18 @@ use crate::{App, PAUSE};
 
 /// The time after which a due attempt is overdue. An attempt takes up to half a minute, or three minutes more if its
 /// record failed.
-const OVERDUE: Duration = Duration::from_secs(10 * 60);
+const OVERDUE_TIME: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
 /// Attempts of an organization that are due within this time share a message. Their waits exceed a quarter of an hour.
-const SPAN: Duration = Duration::from_secs(30);
+const MESSAGE_SPAN: Duration = Duration::from_secs(30);
 /// The maximum number of reads of a page's states while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
 /// reads. A partition has 3,000 read units per second, and may contain all of an endpoint's states.
-const READS: u32 = 10;
+const MAX_READS: u32 = 10;
 /// The maximum number of tries to write rows while DynamoDB leaves some unprocessed, with a [`PAUSE`] between tries.
-const WRITES: u32 = 3;
+const MAX_WRITES: u32 = 3;
 /// The number of tenants whose overdue deliveries are woken concurrently.
-const SIDE_BY_SIDE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// The result of checking all or part of a minute.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl App {
     }
 
     async fn check_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
-        let last = Minute::of(now.before(CHECK_AFTER)).min(progress.woken);
+        let last = Minute::of(now.before(CHECK_DELAY)).min(progress.woken);
         let mut all = Checked::default();
         for minute in progress.checked.until(last).take_while(|_| Instant::now() < end) {
             let checked = self.check(sweeper, minute, now, end).await?;
@@ -103,7 +103,7 @@ impl App {
                 // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
                 let due: Vec<_> = rows.iter().map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
-                refused += self.queues.send_again(due, SPAN, now, end).await;
+                refused += self.queues.send_again(due, MESSAGE_SPAN, now, end).await;
             }
             Ok(refused)
         });
@@ -123,7 +123,7 @@ impl App {
     }
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp, end: Instant) -> Result<Checked> {
-        let (mut all, mut reads) = (Checked::default(), READS);
+        let (mut all, mut reads) = (Checked::default(), MAX_READS);
         let mut pages = pin!(self.log.all_due(minute, partition));
         while let Some(rows) = pages.try_next().await? {
             let (states, mut left) = self.states(rows, &mut reads, end).await;
@@ -158,7 +158,7 @@ impl App {
                 }
                 (0, None)
             });
-            let checked = stream::iter(checked.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
+            let checked = stream::iter(checked.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
             let (replaced, left): (Vec<_>, Vec<_>) = checked.collect::<Vec<_>>().await.into_iter().unzip();
             lost += replaced.into_iter().sum::<usize>();
             self.log.put_all(left.into_iter().flatten()).await?;
@@ -230,7 +230,7 @@ impl App {
         });
         let roused: Vec<_> = roused.collect();
         let (mut overdue, mut left) = (0, Vec::new());
-        let mut roused = stream::iter(roused).buffer_unordered(SIDE_BY_SIDE);
+        let mut roused = stream::iter(roused).buffer_unordered(CONCURRENCY);
         while let Some((woken, rows)) = roused.next().await {
             overdue += woken;
             left.extend(rows);
@@ -245,7 +245,7 @@ impl App {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.queues.send_again(due, SPAN, now, end).await;
+        self.queues.send_again(due, MESSAGE_SPAN, now, end).await;
         Ok(())
     }
 
@@ -254,19 +254,19 @@ impl App {
     /// # Errors
     /// The rows cannot be written.
     async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
-        let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
+        let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > ROW_LIFETIME);
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
             common::log!("delivery.abandoned", %tenant, delivery_id = %id);
         }
         let mut left: Vec<_> =
             rows.iter().enumerate().map(|(number, row)| (number, self.log.due_row_again(row, now))).collect();
-        for write in 1..=WRITES {
+        for write in 1..=MAX_WRITES {
             let unwritten = self.log.put(left.clone()).await;
             left.retain(|(number, _)| unwritten.iter().any(|(unwritten, _)| unwritten == number));
             if left.is_empty() {
                 return Ok(());
             }
-            if write == WRITES || Instant::now() + PAUSE >= end {
+            if write == MAX_WRITES || Instant::now() + PAUSE >= end {
                 break;
             }
             sleep(PAUSE).await;
@@ -284,5 +284,5 @@ fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
 
 /// A parked delivery waits for its receiver's drain, not for a message.
 fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
-    !delivery.is_parked && delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)
+    !delivery.is_parked && delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE_TIME)
 }

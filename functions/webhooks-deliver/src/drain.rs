@@ -46,22 +46,22 @@ use crate::{
     due_deliveries::Due,
     ledger::Ledger,
     places::Place,
-    record::{EARLY, Record, Undone},
+    record::{MAX_EARLY_DELIVERY, Record, Undone},
     turns::{drain_of, due_at},
 };
 
 /// A round begins attempts for this long, even if none is in progress. Drains of other organizations may be waiting for
 /// the invocation. A drain that could not read or write begins its next round after as long.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND_TIME: Duration = Duration::from_secs(5);
 /// The time until a round looks again for receivers. Ten receivers add as much, because a look reads each of them.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// The maximum number of attempts in progress at a receiver, and the number at first if it answers.
-const WIDEST: usize = 100;
-const ANSWERING: usize = 10;
+const MAX_WIDTH: usize = 100;
+const FIRST_WIDTH: usize = 10;
 /// The number of a receiver's deliveries that are read ahead, with their payloads.
-const AHEAD: usize = 4;
+const READ_AHEAD: usize = 4;
 /// The number of parked attempts in a read, and of receivers in a round.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 /// A receiver that parked attempts wait for.
 struct Lane {
@@ -101,7 +101,7 @@ pub(crate) async fn round(
         }
         return Ok(drains.send_on(&message).await?);
     };
-    let until = batch.last_start.min(Instant::now() + ROUND);
+    let until = batch.last_start.min(Instant::now() + ROUND_TIME);
     let round = Round {
         tenant,
         record,
@@ -119,7 +119,7 @@ pub(crate) async fn round(
         Err(error) => Err(error),
     };
     match found.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
-        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(ROUND)).await?,
+        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(ROUND_TIME)).await?,
         Ok((mut others, unread)) => {
             let own = others.remove(drain);
             let own = last.map_or(own, |_| Some(Timestamp::now()));
@@ -140,7 +140,7 @@ type Work = BTreeMap<Drain, Timestamp>;
 
 /// The time until a round that has found this many receivers looks again.
 fn pause(receivers: usize) -> Duration {
-    LOOK * u32::try_from(1 + receivers / 10).unwrap_or(u32::MAX)
+    LOOK_INTERVAL * u32::try_from(1 + receivers / 10).unwrap_or(u32::MAX)
 }
 
 /// Finds the work of an organization's drains, as far as the round that follows needs to know. If there is no time to
@@ -154,7 +154,7 @@ async fn work(tenant: &TenantId, drain: Drain, ledger: &Ledger, batch: &Batch) -
             work.entry(lane.drain()).and_modify(|first| *first = at.min(*first)).or_insert(at);
         }
         let is_known = work.len() == Drain::ALL.len() && work.get(&drain).is_some_and(|at| *at <= now);
-        if lanes.len() < PAGE || is_known {
+        if lanes.len() < PAGE_SIZE || is_known {
             return Ok((work, None));
         }
         last = lanes.last().map(|lane| lane.receiver);
@@ -175,7 +175,7 @@ async fn ensure(tenant: &TenantId, work: Work, is_repeated: bool, ledger: &Ledge
 
 /// The receivers that an organization's parked attempts wait for, after `last`.
 async fn lanes(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Result<Vec<Lane>> {
-    let receivers = ledger.log.parked_receivers(tenant, last, PAGE).await?;
+    let receivers = ledger.log.parked_receivers(tenant, last, PAGE_SIZE).await?;
     if receivers.is_empty() {
         return Ok(Vec::new());
     }
@@ -210,7 +210,7 @@ impl Lane {
     /// The number of attempts in progress at first.
     fn first_width(&self) -> usize {
         match self.gate {
-            Gate::Open { .. } | Gate::Late { .. } => ANSWERING,
+            Gate::Open { .. } | Gate::Late { .. } => FIRST_WIDTH,
             Gate::New | Gate::Silent { .. } => 1,
         }
     }
@@ -219,9 +219,9 @@ impl Lane {
 /// The number of attempts in progress at a receiver after one more has ended.
 fn next_width(width: usize, made: &Made) -> usize {
     match (made.outcome, made.shown) {
-        (Outcome::Delivered(_), _) => (width + 1).min(WIDEST),
+        (Outcome::Delivered(_), _) => (width + 1).min(MAX_WIDTH),
         (Outcome::Failed(_), Shown::Nothing) => (width / 2).max(1),
-        (Outcome::Failed(_), _) => (width / 2).max(ANSWERING),
+        (Outcome::Failed(_), _) => (width / 2).max(FIRST_WIDTH),
     }
 }
 
@@ -255,11 +255,11 @@ impl Round<'_> {
                         Vec::new()
                     });
                     if is_first || !lanes.is_empty() {
-                        last = lanes.last().filter(|_| lanes.len() >= PAGE).map(|lane| lane.receiver);
+                        last = lanes.last().filter(|_| lanes.len() >= PAGE_SIZE).map(|lane| lane.receiver);
                     }
                     looking.set(self.lanes(after, pause(lanes.len())));
                     let now = Timestamp::now();
-                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(EARLY);
+                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(MAX_EARLY_DELIVERY);
                     for lane in lanes.into_iter().filter(is_due) {
                         if served.insert(lane.receiver) {
                             serving.push(async move { (lane.receiver, self.serve_one(&lane).await) });
@@ -293,9 +293,9 @@ impl Round<'_> {
         let (mut is_over, mut result) = (false, Ok(()));
         let (mut looks, mut attempts) = (FuturesOrdered::new(), FuturesUnordered::new());
         loop {
-            while looks.len() + ready.len() < AHEAD && !is_over && self.may_begin() {
+            while looks.len() + ready.len() < READ_AHEAD && !is_over && self.may_begin() {
                 if parked.is_empty() {
-                    match self.ledger.log.parked(self.tenant, lane.receiver, last.as_ref(), PAGE).await {
+                    match self.ledger.log.parked(self.tenant, lane.receiver, last.as_ref(), PAGE_SIZE).await {
                         Ok(page) => {
                             last = page.last().cloned().or(last);
                             parked = page.into();
@@ -428,9 +428,9 @@ mod tests {
     fn a_success_widens_and_a_failure_halves() {
         let (ok, failed) = (Outcome::Delivered(200), Outcome::Failed(common::webhooks::delivery::Failure::Protocol));
         assert_eq!(next_width(10, &made(ok, Shown::Late)), 11);
-        assert_eq!(next_width(WIDEST, &made(ok, Shown::Quick)), WIDEST);
+        assert_eq!(next_width(MAX_WIDTH, &made(ok, Shown::Quick)), MAX_WIDTH);
         assert_eq!(next_width(40, &made(failed, Shown::Quick)), 20);
-        assert_eq!(next_width(12, &made(failed, Shown::Late)), ANSWERING, "it answers");
+        assert_eq!(next_width(12, &made(failed, Shown::Late)), FIRST_WIDTH, "it answers");
         assert_eq!([40, 1].map(|width| next_width(width, &made(failed, Shown::Nothing))), [20, 1]);
     }
 }

@@ -22,7 +22,7 @@ use lru::LruCache;
 use crate::{batch::all, record::Undone};
 
 /// The number of workflows whose storms a process remembers: those that failed last.
-const KNOWN: NonZero<usize> = NonZero::new(10_000).expect("it is not zero");
+const MAX_KNOWN_WORKFLOWS: NonZero<usize> = NonZero::new(10_000).expect("it is not zero");
 
 type Key = (TenantId, WorkflowKey);
 
@@ -43,7 +43,7 @@ struct Group {
 
 impl Notes {
     pub(crate) fn new(table: JobFailures) -> Self {
-        Self { table, storms: Mutex::new(LruCache::new(KNOWN)) }
+        Self { table, storms: Mutex::new(LruCache::new(MAX_KNOWN_WORKFLOWS)) }
     }
 
     /// Records a batch's failures. Returns the numbers of the records that stay in their queue.

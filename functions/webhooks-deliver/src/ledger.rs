@@ -57,15 +57,15 @@ use crate::{
 };
 
 /// The number of attempts that are stored together: the limit of a batched write.
-const CHUNK: usize = 25;
+const CHUNK_SIZE: usize = 25;
 /// The maximum number of chunks that are stored concurrently.
-const CHUNKS: usize = 16;
+const MAX_CHUNKS: usize = 16;
 /// The maximum number of chunks of parked attempts that a process stores concurrently, and of chunks with large bodies
 /// for an organization. More of them would delay the attempts that are made at once if a table is busy.
-const FEW: usize = 2;
+const MAX_SLOW: usize = 2;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
-const LINGER: Duration = Duration::from_millis(50);
+const CHUNK_WAIT: Duration = Duration::from_millis(50);
 
 /// The tables and queues that deliveries read and write.
 pub(crate) struct Ledger {
@@ -176,7 +176,7 @@ impl Ledger {
             hold_for: HoldFor::from_env(env)?,
             schedule: retry_schedule(env)?,
             disable_after: disable_after(env)?,
-            parking: Semaphore::new(FEW),
+            parking: Semaphore::new(MAX_SLOW),
         })
     }
 
@@ -188,8 +188,8 @@ impl Ledger {
         is_repeated: impl Fn(usize) -> bool,
     ) -> Vec<(usize, Undone)> {
         let store = |chunk: Vec<Ended>| self.store(chunk, &is_repeated);
-        let chunks = |inbox| streams::chunks(inbox, CHUNK, LINGER);
-        let ended = chunks(ended).map(store).buffer_unordered(CHUNKS);
+        let chunks = |inbox| streams::chunks(inbox, CHUNK_SIZE, CHUNK_WAIT);
+        let ended = chunks(ended).map(store).buffer_unordered(MAX_CHUNKS);
         let parked = chunks(parked).map(async |chunk| {
             // The semaphore is never closed.
             let _parking = self.parking.acquire().await;
@@ -201,8 +201,8 @@ impl Ledger {
             store(chunk).await
         };
         let heavy = streams::divided(heavy, |ended: &Ended| ended.due.tenant.clone())
-            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(FEW)));
-        let stored = stream::select(stream::select(ended, parked.buffer_unordered(FEW)), heavy);
+            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(MAX_SLOW)));
+        let stored = stream::select(stream::select(ended, parked.buffer_unordered(MAX_SLOW)), heavy);
         stored.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 

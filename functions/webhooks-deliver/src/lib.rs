@@ -58,10 +58,10 @@ mod telemetry;
 mod turns;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.
-const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
+const STORING_TIME: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// The maximum time for a call that only hastens later work. The reserve includes it.
-const BRIEF: Duration = Duration::from_millis(500);
+const HASTENING_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The function, ready to handle batches. Clones share their state.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl Deliver {
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let Self(app) = self;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
-        let Some(spare) = left.checked_sub(app.sender.client.timeout() + RESERVE) else {
+        let Some(spare) = left.checked_sub(app.sender.client.timeout() + STORING_TIME) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let records = &event.payload.records;
@@ -141,7 +141,7 @@ impl Deliver {
         }
         if let Some(arn) = records.first().and_then(|record| record.event_source_arn.as_deref()) {
             // Bounded, because the response must not be lost: it acknowledges the other records.
-            let soon = timeout(BRIEF, app.retries.soon(arn, &received)).await;
+            let soon = timeout(HASTENING_TIMEOUT, app.retries.soon(arn, &received)).await;
             soon.unwrap_or_else(|elapsed| common::log!("messages.delayed", error = ?elapsed));
         }
         Ok(response)

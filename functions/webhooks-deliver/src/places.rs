@@ -25,11 +25,11 @@ use tokio::{
 };
 
 /// The maximum time that an attempt waits for a place.
-const WAIT: Duration = Duration::from_millis(500);
+const PLACE_WAIT: Duration = Duration::from_millis(500);
 /// The number of places for all organizations, if one of them does not have more.
-const MOST: usize = 800;
+const MAX_PLACES: usize = 800;
 /// A process that knows more organizations and endpoints than this forgets those without an attempt.
-const KNOWN: usize = 1000;
+const MAX_KNOWN: usize = 1000;
 
 pub(crate) struct Places {
     all: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(crate) struct Place {
 
 impl Places {
     pub(crate) fn new(each: usize) -> Self {
-        let all = Arc::new(Semaphore::new(MOST.max(each)));
+        let all = Arc::new(Semaphore::new(MAX_PLACES.max(each)));
         Self { all, each, tenants: Mutex::default(), endpoints: Arc::default() }
     }
 
@@ -74,13 +74,13 @@ impl Places {
             Some(Place { _of_endpoint: of_endpoint, _of_tenant: of_tenant, _of_all: all.acquire_owned().await.ok()? })
         });
         // A process that is short of CPU waits for longer, because its attempts end late.
-        timeout_at(last_start, own_time::within(WAIT, both)).await.ok().flatten().flatten()
+        timeout_at(last_start, own_time::within(PLACE_WAIT, both)).await.ok().flatten().flatten()
     }
 }
 
 fn of<T: Eq + Hash>(known: &Known<T>, holder: T, places: usize) -> Arc<Semaphore> {
     let mut known = lock(known);
-    if known.len() >= KNOWN && !known.contains_key(&holder) {
+    if known.len() >= MAX_KNOWN && !known.contains_key(&holder) {
         known.retain(|_, (most, free)| free.available_permits() < *most);
     }
     Arc::clone(&known.entry(holder).or_insert_with(|| (places, Arc::new(Semaphore::new(places)))).1)
@@ -99,7 +99,7 @@ mod tests {
         assert!(held.iter().all(Option::is_some));
         let began = Instant::now();
         assert!(places.take(&bad, None, end).await.is_none());
-        assert_eq!(began.elapsed(), WAIT);
+        assert_eq!(began.elapsed(), PLACE_WAIT);
         assert!(places.take(&good, None, end).await.is_some());
         held.pop();
         assert!(places.take(&bad, None, end).await.is_some(), "a place has become free");

@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    const KEPT: usize = 8192;
+    const KEPT_BYTES: usize = 8192;
 
     fn planned(result: AttemptResult, is_stored: bool, body: usize, kept: usize) -> Plan {
         let now = Timestamp::now();
@@ -122,7 +122,7 @@ mod tests {
             (AttemptResult::Expired, true, small, advance(false)),
         ] {
             let shown = format!("{result:?} {is_stored} {body}");
-            assert_eq!(planned(result, is_stored, body, KEPT), expected, "{shown}");
+            assert_eq!(planned(result, is_stored, body, KEPT_BYTES), expected, "{shown}");
         }
         let parked = planned(AttemptResult::Parked, false, 100, 99);
         assert_eq!(parked, begin(false, false), "the body can be deleted after delivery");

@@ -6,7 +6,7 @@ use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
 
 /// SQS may deliver a message slightly early.
-pub(crate) const EARLY: Duration = Duration::from_secs(1);
+pub(crate) const MAX_EARLY_DELIVERY: Duration = Duration::from_secs(1);
 
 /// A record of a batch.
 pub(crate) struct Record {

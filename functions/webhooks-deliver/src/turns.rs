@@ -11,7 +11,7 @@ use common::{
 };
 
 /// The minimum and maximum time between attempts at a silent receiver. The minimum is longer than any attempt.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
+const SILENT_INTERVAL: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
 
 /// The drain that serves a receiver.
 pub(crate) fn drain_of(receiver: Receiver, gate: Gate) -> Drain {
@@ -25,7 +25,7 @@ pub(crate) fn drain_of(receiver: Receiver, gate: Gate) -> Drain {
 pub(crate) fn due_at(receiver: Receiver, gate: Gate, now: Timestamp) -> Timestamp {
     match (drain_of(receiver, gate), gate) {
         (Drain::Silent, Gate::Silent { since, tried_at }) => {
-            let (least, most) = PAUSES;
+            let (least, most) = SILENT_INTERVAL;
             tried_at.after((tried_at.since(since) / 10).clamp(least, most))
         }
         _ => now,

@@ -16,7 +16,7 @@ use common::{
     webhooks::{
         endpoints::Endpoints,
         log::Log,
-        verification::{Computed, MOST_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
+        verification::{Computed, MAX_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
     },
 };
 
@@ -37,7 +37,7 @@ fn route() -> Route<App> {
     Route::post(Verify::PATH, Verified, Input::read, handle)
         .scope(Scope::WebhooksRead)
         .also_scope(Scope::DeliveriesRead, "because the result quotes the logged body")
-        .up_to(MOST_REQUEST_BYTES)
+        .up_to(MAX_REQUEST_BYTES)
         .summary("Finds out why a request that your receiver got does not verify.")
         .description(
             "The request is compared with what its signature covers, with the secrets of the endpoint and of the \

@@ -23,10 +23,10 @@ use crate::{functions::Function, requests::Requests};
 pub(super) const JOB_EVENTS: &str = "job-events";
 
 /// Lambda's maximum batch size, and the time it may take to collect a batch.
-const BATCH: usize = 10;
-const WINDOW: Duration = Duration::from_secs(60);
+const BATCH_SIZE: usize = 10;
+const BATCH_WINDOW: Duration = Duration::from_secs(60);
 /// The time after which a message that could not be handled is received again, and the maximum number of receives.
-const BACK_AFTER: Duration = Duration::from_secs(30);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
 /// A waiting message.
@@ -88,10 +88,10 @@ impl Past {
             let due = Timestamp::from_millisecond(next.key().0);
             let fits = match (batch.first(), at) {
                 (Some(first), Some(at)) => {
-                    batch.len() < BATCH
+                    batch.len() < BATCH_SIZE
                         && first.queue != JOB_EVENTS
                         && first.queue == next.get().queue
-                        && due.since(at) < WINDOW
+                        && due.since(at) < BATCH_WINDOW
                 }
                 _ => true,
             };
@@ -116,7 +116,7 @@ impl Past {
             let is_undone = |id: &String| *id == index.to_string();
             if answer.batch_item_failures.iter().any(|failure| is_undone(&failure.item_identifier)) {
                 ensure!(waiting.receives < MAX_RECEIVES, "a message of {} cannot be handled", waiting.queue);
-                self.put(now.after(BACK_AFTER), Waiting { receives: waiting.receives + 1, ..waiting });
+                self.put(now.after(VISIBILITY_TIMEOUT), Waiting { receives: waiting.receives + 1, ..waiting });
             } else if waiting.queue != JOB_EVENTS {
                 self.wake(waiting).await?;
             }

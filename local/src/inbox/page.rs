@@ -14,7 +14,7 @@ use super::{
 use crate::page as frame;
 
 /// The maximum number of body bytes to show.
-const SHOWN: usize = 64 * 1024;
+const SHOWN_BYTES: usize = 64 * 1024;
 
 /// The same headers as for the console's pages, but without a style hash. Browsers do not cache the page.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
@@ -147,12 +147,12 @@ fn body(body: &[u8]) -> String {
     if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
         return cut(text);
     }
-    let (text, is_whole) = pretty(&text, SHOWN);
+    let (text, is_whole) = pretty(&text, SHOWN_BYTES);
     if is_whole { text } else { format!("{text}…") }
 }
 
 fn cut(text: Cow<'_, str>) -> String {
-    match text.char_indices().find(|(at, _)| *at >= SHOWN).and_then(|(at, _)| text.get(..at)) {
+    match text.char_indices().find(|(at, _)| *at >= SHOWN_BYTES).and_then(|(at, _)| text.get(..at)) {
         Some(shown) => format!("{shown}…"),
         None => text.into_owned(),
     }

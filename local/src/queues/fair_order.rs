@@ -25,10 +25,10 @@ use std::{
 use tokio::time::Instant;
 
 /// The minimum number of messages in flight that can make a group noisy.
-const MANY: usize = 30;
+const MIN_NOISY_MESSAGES: usize = 30;
 
 /// A group is noisy if it has more than this part of the messages in flight or of the processing time: one tenth.
-const PART: u32 = 10;
+const NOISY_SHARE_DIVISOR: u32 = 10;
 
 /// The time for which processing time counts.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -164,8 +164,9 @@ impl Fair {
 
     fn is_noisy(&self, head: &Head) -> bool {
         self.load(head).is_some_and(|load| {
-            let has_many = load.in_flight >= MANY && load.in_flight.saturating_mul(PART as usize) > self.in_flight;
-            has_many || load.worked.saturating_mul(PART) > self.worked
+            let has_many = load.in_flight >= MIN_NOISY_MESSAGES
+                && load.in_flight.saturating_mul(NOISY_SHARE_DIVISOR as usize) > self.in_flight;
+            has_many || load.worked.saturating_mul(NOISY_SHARE_DIVISOR) > self.worked
         })
     }
 

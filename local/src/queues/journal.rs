@@ -23,10 +23,10 @@ use super::{errors::Refusal, fair_order::Group};
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
 /// The time that `open` waits for another process that is about to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of changes that share a transaction.
-const GROUP: usize = 1000;
+const GROUP_SIZE: usize = 1000;
 
 /// `receives` changes often, so it comes before the body: after a long body, it would be on a different page of the
 /// file.
@@ -135,7 +135,7 @@ pub(super) fn now() -> i64 {
 
 fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     let connection = Connection::open(path)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(LOCK_TIMEOUT)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // Committed data survives if the process dies, but a power failure may lose the most recent writes.
@@ -170,7 +170,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
 /// Writes until the journal is dropped.
 fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<JournalEntry>) {
     let mut group = Vec::new();
-    while entries.blocking_recv_many(&mut group, GROUP) > 0 {
+    while entries.blocking_recv_many(&mut group, GROUP_SIZE) > 0 {
         let result = commit(&mut connection, &group).map_err(|error| error.to_string());
         if let Err(error) = &result {
             tracing::error!(error, "journal.write_failed");

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{Queues, errors::Refusal};
 
 /// The maximum number of messages in a receive call.
-const MOST: i32 = 10;
+const BATCH_SIZE: i32 = 10;
 
 /// The number of seconds that a message is in flight at most before it is moved. Moving it takes less time.
-const HOLD: i32 = 30;
+const VISIBILITY_SECONDS: i32 = 30;
 
 impl Queues {
     /// Unlike SQS, moves all visible messages before responding. As in SQS, a moved message counts as a new one.
@@ -28,8 +28,8 @@ impl Queues {
         loop {
             let receive = ReceiveMessageInput {
                 queue_url: queue_url.clone(),
-                max_number_of_messages: Some(MOST),
-                visibility_timeout: Some(HOLD),
+                max_number_of_messages: Some(BATCH_SIZE),
+                visibility_timeout: Some(VISIBILITY_SECONDS),
                 wait_time_seconds: Some(0),
                 message_system_attribute_names: vec!["MessageGroupId".to_owned()],
                 message_attribute_names: vec!["All".to_owned()],

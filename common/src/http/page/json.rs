@@ -2,7 +2,7 @@
 //! their escapes.
 
 /// The maximum depth of indentation, so nested brackets cannot inflate the output.
-const DEEPEST: usize = 24;
+const MAX_INDENTATION: usize = 24;
 
 /// Puts each member and element of `text` on a separate line. Stops after about `most` bytes, and returns whether the
 /// result is complete. Input that is not JSON gets misplaced line breaks, but loses only white space.
@@ -54,7 +54,7 @@ pub fn pretty(text: &str, most: usize) -> (String, bool) {
 
 fn new_line(text: &mut String, depth: usize) {
     text.push('\n');
-    text.extend(std::iter::repeat_n("  ", depth.min(DEEPEST)));
+    text.extend(std::iter::repeat_n("  ", depth.min(MAX_INDENTATION)));
 }
 
 #[cfg(test)]

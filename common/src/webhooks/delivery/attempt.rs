@@ -58,10 +58,10 @@ impl Attempt {
 
 /// The space for earlier attempts in a delivery's state, in bytes. This limit keeps the item below one kilobyte,
 /// because DynamoDB rounds the cost of an update up to whole kilobytes.
-const ROOM: usize = 560;
+const ATTEMPTS_BYTES: usize = 560;
 
 /// Whether a delivery's state has room for these earlier attempts. `workflow` is the length of the delivery's workflow
 /// name.
 pub(super) fn have_room(attempts: &[Attempt], workflow: usize) -> bool {
-    attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ROOM
+    attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ATTEMPTS_BYTES
 }

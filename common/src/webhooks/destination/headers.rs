@@ -11,9 +11,9 @@ use crate::issue::{IssueCode, MemberProblem, Problem};
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(BTreeMap<String, Zeroizing<String>>);
 
-pub(crate) const MOST: usize = 10;
-pub(crate) const LONGEST_NAME: usize = 64;
-pub(crate) const LONGEST_VALUE: usize = 1024;
+pub(crate) const MAX_HEADERS: usize = 10;
+pub(crate) const MAX_NAME_LENGTH: usize = 64;
+pub(crate) const MAX_VALUE_LENGTH: usize = 1024;
 
 /// The headers that the service and its HTTP client set, trace headers, and headers that apply to the connection rather
 /// than the request.
@@ -45,12 +45,12 @@ impl Headers {
     /// be a misplaced value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
-            Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
+            Problem::members(chosen.len(), MAX_HEADERS).map(MemberProblem::of_all).into_iter().collect();
         let mut headers = Self::default();
         for (name, value) in chosen {
             let Some(name) = name_of(name) else {
                 problems.push(MemberProblem::of_all(Problem::format(format!(
-                    "A name must be 1 to {LONGEST_NAME} letters, digits or characters of !#$%&'*+-.^_`|~"
+                    "A name must be 1 to {MAX_NAME_LENGTH} letters, digits or characters of !#$%&'*+-.^_`|~"
                 ))));
                 continue;
             };
@@ -114,7 +114,7 @@ impl Headers {
 /// Parses a token as defined by RFC 9110, and converts it to lower case.
 fn name_of(text: &str) -> Option<String> {
     let is_in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_name = (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(is_in_token);
+    let is_name = (1..=MAX_NAME_LENGTH).contains(&text.len()) && text.bytes().all(is_in_token);
     is_name.then(|| text.to_ascii_lowercase())
 }
 
@@ -129,7 +129,7 @@ fn not_a_text() -> Vec<Problem> {
 /// Accepts visible ASCII characters, with spaces only between them, as in `Bearer x`. Receivers treat other whitespace
 /// differently.
 fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
-    let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
+    let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, MAX_VALUE_LENGTH));
     let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     if !is_fine || text.starts_with(' ') || text.ends_with(' ') {
         problems.push(Problem::format("Must be visible ASCII characters, with spaces only between them"));

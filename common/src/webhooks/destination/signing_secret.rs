@@ -22,7 +22,7 @@ pub(in crate::webhooks) const PREFIX: &str = "whsec_";
 
 /// The minimum number of visible characters in a secret that a person types. 16 random letters and digits have 95 bits
 /// of entropy.
-const FEWEST_TYPED: usize = 16;
+const MIN_TYPED_LENGTH: usize = 16;
 
 /// A signing secret of 1 to 256 characters, not blank. Its UTF-8 bytes are one HMAC key; the bytes that Standard
 /// Webhooks libraries decode from it can be another.
@@ -48,7 +48,8 @@ impl Flaw {
             Self::Padded => Problem::format("Must not begin or end with white space or invisible characters"),
             Self::EmptyKey => Problem::format("Must not decode to an empty key"),
             Self::Short => {
-                let message = format!("Must have at least {FEWEST_TYPED} visible characters, not counting {PREFIX}");
+                let message =
+                    format!("Must have at least {MIN_TYPED_LENGTH} visible characters, not counting {PREFIX}");
                 Problem { code: IssueCode::TooSmall, message }
             }
         }
@@ -61,7 +62,7 @@ impl fmt::Display for Flaw {
         match self {
             Self::Padded => f.write_str("begins or ends with white space or an invisible character"),
             Self::EmptyKey => f.write_str("decodes to an empty key, which anyone can sign with"),
-            Self::Short => write!(f, "has fewer than {FEWEST_TYPED} visible characters, so it can be guessed"),
+            Self::Short => write!(f, "has fewer than {MIN_TYPED_LENGTH} visible characters, so it can be guessed"),
         }
     }
 }
@@ -87,7 +88,7 @@ impl SigningSecret {
         let text = self.0.as_str();
         let is_padded = !text.starts_with(is_visible) || !text.ends_with(is_visible);
         let own = text.strip_prefix(PREFIX).unwrap_or(text);
-        let is_short = own.chars().filter(|c| is_visible(*c)).count() < FEWEST_TYPED;
+        let is_short = own.chars().filter(|c| is_visible(*c)).count() < MIN_TYPED_LENGTH;
         let weak = if self.is_empty_key() { Some(Flaw::EmptyKey) } else { is_short.then_some(Flaw::Short) };
         is_padded.then_some(Flaw::Padded).into_iter().chain(weak)
     }

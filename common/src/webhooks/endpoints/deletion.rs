@@ -2,7 +2,7 @@
 
 use super::{
     item::{TENANT_ID, WEBHOOK_ENDPOINT_ID},
-    log_shards::{DELETED, LOGGED, deleted},
+    log_shards::{DELETED_PREFIX, LOGGED, deleted},
     table::{Endpoints, key, record},
 };
 use crate::{
@@ -35,11 +35,11 @@ impl Endpoints {
     /// Lists the shards of the delivery log that may contain deliveries of `tenant`, once all its endpoints have been
     /// deleted.
     pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
+        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED_PREFIX)));
         let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);
         let mut destinations = vec![DestinationId::Callback];
         for item in &query_all(query, DOING).await? {
-            let id = record(item).text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(DELETED).parse();
+            let id = record(item).text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(DELETED_PREFIX).parse();
             destinations.push(DestinationId::Endpoint(id.map_err(Error::internal(DOING))?));
         }
         Ok(destinations.into_iter().flat_map(|destination| Shard::first(destination, SHARDS)).collect())

@@ -22,9 +22,9 @@ use crate::{
 /// The attributes that locate an endpoint's deliveries in the log. None of them is secret.
 pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
 /// The sort key prefix of deleted endpoints, which sort before every id.
-pub(super) const DELETED: &str = "#deleted#";
+pub(super) const DELETED_PREFIX: &str = "#deleted#";
 /// The maximum number of deleted endpoints whose deliveries a list includes.
-const MAX_DELETED: i32 = 100;
+const MAX_DELETED_ENDPOINTS: i32 = 100;
 
 impl Endpoints {
     /// Lists the shards of the delivery log that may contain deliveries of `tenant`: only those of the endpoint `only`,
@@ -41,7 +41,7 @@ impl Endpoints {
 
     async fn shards_of(&self, tenant: &TenantId, id: EndpointId) -> Result<Vec<Shard>> {
         let deleted = self.dynamodb.get_item().table_name(&self.table);
-        let deleted = deleted.set_key(Some(key(tenant, format!("{DELETED}{id}")))).send();
+        let deleted = deleted.set_key(Some(key(tenant, format!("{DELETED_PREFIX}{id}")))).send();
         let (existing, deleted) = tokio::join!(self.get(tenant, id, &LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
@@ -54,8 +54,9 @@ impl Endpoints {
 
     /// Lists the shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
-        let deleted = query(&self.dynamodb, &self.table, keys).scan_index_forward(false).limit(MAX_DELETED).send();
+        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED_PREFIX)));
+        let deleted =
+            query(&self.dynamodb, &self.table, keys).scan_index_forward(false).limit(MAX_DELETED_ENDPOINTS).send();
         let (existing, deleted) = tokio::join!(self.query(tenant, &LOGGED), deleted);
         let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
         let mut shards: Vec<_> = Shard::first(DestinationId::Callback, SHARDS).collect();
@@ -65,7 +66,8 @@ impl Endpoints {
             shards.extend(Shard::first(endpoint, log_shards(&record)));
         }
         for item in &deleted {
-            let id = record(item).text(WEBHOOK_ENDPOINT_ID)?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
+            let id =
+                record(item).text(WEBHOOK_ENDPOINT_ID)?.strip_prefix(DELETED_PREFIX).and_then(|id| id.parse().ok());
             shards.extend(id.into_iter().flat_map(|id| Shard::first(DestinationId::Endpoint(id), SHARDS)));
         }
         Ok(shards)
@@ -87,7 +89,7 @@ pub(super) fn log_shards(record: &Record<'_>) -> u8 {
 
 /// The item that records a deleted endpoint.
 pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
-    let mut item = key(tenant, format!("{DELETED}{id}"));
+    let mut item = key(tenant, format!("{DELETED_PREFIX}{id}"));
     item.extend([DELETE_AT.with(number(remembered_until.as_second()))]);
     item
 }

@@ -83,14 +83,14 @@ const INDEX: &str = "by-notice";
 /// The time after which the service stops trying to send a notice.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first and the second try. It doubles with each try.
-const PAUSE: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The minimum time between two emails about an endpoint's failures. Without this limit, an endpoint that repeatedly
 /// fails and recovers would cause many emails.
 const APART: Duration = Duration::from_secs(60 * 60);
 
 /// The time from the creation of a notice to its next try, after `tries` tries.
 pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
-    PAUSE.saturating_mul(2_u32.saturating_pow(tries).saturating_sub(1))
+    FIRST_RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries).saturating_sub(1))
 }
 
 impl Notice {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The minimum time between two writes of `asked_at`, because an idle client calls thousands of times an hour.
-const ASKED: Duration = Duration::from_secs(10 * 60);
+const ASKED_AT_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// The minimum time between two writes of `taken_at`.
 const TAKEN: Duration = Duration::from_secs(60);
 
@@ -47,7 +47,7 @@ impl Endpoints {
         let is_old = |at: Option<Timestamp>, after| at.is_none_or(|at| now.since(at) >= after);
         let Pulled { asked_at, taken_at } = endpoint.pulled;
         let mut set = Vec::new();
-        if is_old(asked_at, ASKED) {
+        if is_old(asked_at, ASKED_AT_INTERVAL) {
             set.push((ASKED_AT, number(now.as_millisecond())));
         }
         if has_taken && is_old(taken_at, TAKEN) {

@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// The maximum number of tests per endpoint in any [`WINDOW`].
+/// The maximum number of tests per endpoint in any [`WINDOW_MILLISECONDS`].
 const TESTS: usize = 10;
 /// One minute, in milliseconds.
-const WINDOW: i64 = 60_000;
+const WINDOW_MILLISECONDS: i64 = 60_000;
 
 impl Endpoints {
     /// Stores an endpoint test with a sample event, and counts it. Adds a due row for the test; the caller sends its
@@ -86,11 +86,12 @@ pub(super) fn times(record: &Item) -> Vec<i64> {
 /// The times of the last tests, including a test at `now`.
 fn with(times: &[i64], now: Timestamp) -> Result<Vec<i64>> {
     let now = now.as_millisecond();
-    let recent: Vec<i64> = times.iter().copied().filter(|time| *time > now.saturating_sub(WINDOW)).collect();
+    let recent: Vec<i64> =
+        times.iter().copied().filter(|time| *time > now.saturating_sub(WINDOW_MILLISECONDS)).collect();
     match recent.first() {
         Some(oldest) if recent.len() >= TESTS => {
             // A concurrent call may have counted a later time first.
-            let wait = oldest.saturating_add(WINDOW).saturating_sub(now).min(WINDOW);
+            let wait = oldest.saturating_add(WINDOW_MILLISECONDS).saturating_sub(now).min(WINDOW_MILLISECONDS);
             Err(Error::TooMany { retry_after_seconds: wait.saturating_add(999) / 1000, limit: None })
         }
         _ => Ok(recent.into_iter().chain([now]).collect()),

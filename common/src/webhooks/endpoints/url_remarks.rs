@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The maximum length of a URL in its form as sent. Beside any other, the longest URLs would not fit into a list.
-const LONGEST: usize = 1_000;
+const MAX_URL_LENGTH: usize = 1_000;
 
 /// The sentence about an endpoint whose URL another endpoint has.
 pub const SAME_URL: &str =
@@ -44,5 +44,5 @@ impl EndpointView {
 }
 
 fn shown(url: &EndpointUrl) -> Option<&str> {
-    url.as_sent().filter(|sent| sent.len() <= LONGEST)
+    url.as_sent().filter(|sent| sent.len() <= MAX_URL_LENGTH)
 }

@@ -34,7 +34,7 @@ const BASE64: &str = "the message is base64, as kombu, Celery and dramatiq send 
 const NO_NUMBER: &str = "NaN and Infinity are not JSON: use json.dumps(event, allow_nan=False) in Python";
 const REPRESENTATION: &str = "the message has single quotes, like a dict in Python: use json.dumps(event)";
 const TWICE: &str = "the message is a JSON string: encode the event only once";
-const ENCODED: &str = "the message is URL-encoded: send the JSON itself";
+const URL_ENCODED: &str = "the message is URL-encoded: send the JSON itself";
 
 /// Returns the mistake in an object without an `event`, if it is known.
 pub(super) fn in_members(JsonMembers(members): &JsonMembers<'_>) -> Option<&'static str> {
@@ -49,7 +49,7 @@ pub(super) fn in_text(text: &str) -> Option<&'static str> {
     let known = [
         (begins(&["\u{feff}"]), MARK),
         (begins(&["{'", "{u'"]), REPRESENTATION),
-        (begins(&["%7B", "%7b"]), ENCODED),
+        (begins(&["%7B", "%7b"]), URL_ENCODED),
         (begins(&["\"{", "\"\\u007b"]), TWICE),
         (begins(&["["]) && memmem::find(text.as_bytes(), b"S3Pointer\"").is_some(), POINTER),
         (is_base64(text.trim_ascii()), BASE64),
@@ -83,14 +83,14 @@ fn has_no_number(json: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../docs/job-events.md");
+    const DOCUMENTATION: &str = include_str!("../../../../docs/job-events.md");
 
     #[test]
     fn every_mistake_is_in_the_docs() {
-        let others = [MARK, BASE64, NO_NUMBER, REPRESENTATION, TWICE, ENCODED, POINTER];
+        let others = [MARK, BASE64, NO_NUMBER, REPRESENTATION, TWICE, URL_ENCODED, POINTER];
         for mistake in ENVELOPES.iter().map(|(_, mistake)| *mistake).chain(others) {
             let (what, what_to_do) = mistake.split_once(": ").expect("a colon");
-            let row = PAGE.lines().find(|line| line.contains(what.trim_start_matches("the message ")));
+            let row = DOCUMENTATION.lines().find(|line| line.contains(what.trim_start_matches("the message ")));
             assert!(row.is_some_and(|row| row.contains(what_to_do)), "{mistake}");
         }
     }
@@ -145,7 +145,7 @@ mod tests {
             (r#"{"event":"job.completed","result":[1,-Infinity]}"#, NO_NUMBER),
             ("{'event': 'job.completed'}", REPRESENTATION),
             (r#""{\"event\":\"job.completed\"}""#, TWICE),
-            ("%7B%22event%22%3A1%7D", ENCODED),
+            ("%7B%22event%22%3A1%7D", URL_ENCODED),
             (r#"["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"b","s3Key":"k"}]"#, POINTER),
             (r#"["com.amazon.sqs.javamessaging.MessageS3Pointer",{"s3BucketName":"b","s3Key":"k"}]"#, POINTER),
         ] {

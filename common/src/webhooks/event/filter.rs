@@ -42,14 +42,14 @@ impl FromIterator<EventName> for EventFilter {
 pub struct WorkflowFilter(BTreeSet<String>);
 
 /// The maximum length of a workflow name in a filter, in characters.
-const LONGEST: usize = 100;
+const MAX_WORKFLOW_LENGTH: usize = 100;
 
 impl WorkflowFilter {
     /// Parses an entry of a filter: a name, or the beginning of names followed by `*`. Surrounding white space is
     /// removed. The rest must have 1 to 100 characters, none of them a control character or invisible.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let text = text.trim();
-        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
+        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, MAX_WORKFLOW_LENGTH));
         if text.chars().any(::text::is_control) {
             problems.push(Problem::format("Must not contain control characters"));
         }

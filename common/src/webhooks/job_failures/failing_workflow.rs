@@ -13,7 +13,7 @@ pub use notice::NoticeStep;
 /// The maximum number of failures between two emails that are stored with their ids. Further failures are only counted.
 pub const FULL: usize = 100;
 /// The number of failures that an email shows.
-const SHOWN: usize = 3;
+const EMAILED_FAILURES: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
 /// The time after which the service stops trying to send a notice. A notice may have to wait for the next day's quota.
@@ -91,7 +91,7 @@ impl Failing {
             self.newest.iter().filter(|failure| !self.is_reported(&failure.id) && jobs.insert(failure.id.job));
         let mut unreported: Vec<_> = unreported.collect();
         unreported.sort_by_key(|failure| failure.id.order());
-        unreported.truncate(SHOWN);
+        unreported.truncate(EMAILED_FAILURES);
         unreported
     }
 

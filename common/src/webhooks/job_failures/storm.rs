@@ -14,9 +14,9 @@ use crate::timestamp::Timestamp;
 /// A margin for clock differences and the duration of a write.
 const MARGIN: Duration = Duration::from_secs(10);
 /// The minimum time between two writes of a process, once the notice is nearly due.
-const SHORT: Duration = Duration::from_secs(1);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two writes of a process's count.
-const PAUSE: Duration = Duration::from_secs(60);
+const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A process's state for a workflow in a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub enum Write {
 impl Storm {
     /// Returns the storm that begins after a process has recorded failures, if any.
     pub fn after(noted: &Noted, now: Timestamp) -> Option<Self> {
-        let pause = now.since(noted.due).clamp(SHORT, PAUSE);
+        let pause = now.since(noted.due).clamp(MIN_WRITE_INTERVAL, WRITE_INTERVAL);
         let until = noted.due.before(MARGIN).max(now.after(pause));
-        noted.is_full.then(|| Self { until, next_write: now.after(PAUSE), counted: 0 })
+        noted.is_full.then(|| Self { until, next_write: now.after(WRITE_INTERVAL), counted: 0 })
     }
 }
 
@@ -65,7 +65,7 @@ pub fn write(storm: &mut Option<Storm>, new: u64, now: Timestamp) -> Option<Writ
     if now < known.next_write {
         return None;
     }
-    known.next_write = now.after(PAUSE);
+    known.next_write = now.after(WRITE_INTERVAL);
     Some(Write::Count { more: std::mem::take(&mut known.counted) })
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let pause =
             |now: Timestamp| Storm::after(&Noted { is_full: true, due }, now).map(|storm| storm.until.since(now));
         let late = [0, 20, 3600].map(|second| pause(due.after(Duration::from_secs(second))));
-        assert_eq!([pause(due.before(SHORT)), late[0]], [Some(SHORT); 2]);
-        assert_eq!(late[1..], [Some(Duration::from_secs(20)), Some(PAUSE)]);
+        assert_eq!([pause(due.before(MIN_WRITE_INTERVAL)), late[0]], [Some(MIN_WRITE_INTERVAL); 2]);
+        assert_eq!(late[1..], [Some(Duration::from_secs(20)), Some(WRITE_INTERVAL)]);
     }
 }

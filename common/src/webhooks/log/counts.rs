@@ -83,9 +83,9 @@ struct Counted {
 }
 
 /// The number of successes after which a statement leaves the other shards to queries.
-const TOGETHER: usize = 2000;
+const MAX_STATEMENT_SUCCESSES: usize = 2000;
 /// The number of newest deliveries that the search for a success reads first.
-const FEW: usize = 20;
+const FIRST_READ: usize = 20;
 /// The length of the periods that are counted.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The name of the test event.
@@ -160,7 +160,8 @@ impl Log {
         }
         let mut shards: Vec<_> = parts.iter().map(|part| (shard_key(tenant, part.shard), part.shard)).collect();
         shards.sort();
-        let reads = shards.chunks(PARTITIONS).map(|shards| self.select(&SUCCESSES, shards, range, TOGETHER));
+        let reads =
+            shards.chunks(PARTITIONS).map(|shards| self.select(&SUCCESSES, shards, range, MAX_STATEMENT_SUCCESSES));
         let read: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut read: BTreeMap<_, _> = read.into_iter().flat_map(|selected| selected.whole).collect();
         let (mut counted, mut others) = (Vec::new(), Vec::new());
@@ -249,7 +250,9 @@ impl Log {
         let found = stream::iter(shards.to_vec()).map(async |shard| {
             let query = self.query_shard(tenant, shard, &range).scan_index_forward(false);
             let mut query = filter(select(query, &[DELIVERY]), succeeded.clone());
-            for limit in [FEW.min(share), share.saturating_sub(FEW)].into_iter().filter(|limit| *limit > 0) {
+            for limit in
+                [FIRST_READ.min(share), share.saturating_sub(FIRST_READ)].into_iter().filter(|limit| *limit > 0)
+            {
                 let page = query_page(query.clone(), limit, "looking for a success").await?;
                 if !page.items.is_empty() || page.last.is_none() {
                     return Ok(!page.items.is_empty());

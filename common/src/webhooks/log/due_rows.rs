@@ -36,11 +36,11 @@ pub const PARTITIONS: u8 = 16;
 /// The number of sweepers, which share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
 /// The number of rows per read. During an outage, a minute can have more rows than fit in a function's memory.
-const PAGE: i32 = 1000;
+const PAGE_SIZE: i32 = 1000;
 /// A due row is checked this long after its minute. It exceeds every SQS delay and every attempt's duration.
-pub const CHECK_AFTER: Duration = MAX_DELAY;
+pub const CHECK_DELAY: Duration = MAX_DELAY;
 /// Due rows are kept for this long. A sweep starts at most this long ago.
-pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub const ROW_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // The attributes of a cursor.
 attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked", }
@@ -176,21 +176,21 @@ impl Log {
         let due = now.max(*at);
         let partition = partition(Minute::of(due), of_tenant(tenant));
         let key = [partition, format!("{DRAIN}/{}/{}/{tenant}", at.as_millisecond(), drain.as_str())];
-        Row(keyed(key, [(EXPIRES_AT, number(due.after(KEPT).as_second()))]))
+        Row(keyed(key, [(EXPIRES_AT, number(due.after(ROW_LIFETIME).as_second()))]))
     }
 
     /// Reads the pages of the drains' messages in a partition of a minute.
     pub fn drains_due(&self, minute: Minute, shard: u8) -> impl Stream<Item = Result<Vec<DrainRow>>> + use<> {
         let is_of_a_drain = DELIVERY.begins_with(text(format!("{DRAIN}/")));
         let keys = DESTINATION.equals(text(partition(minute, shard))).and(is_of_a_drain);
-        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE);
+        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE_SIZE);
         query_pages(rows, "reading the rows of drains").map_ok(|page| page.iter().filter_map(parse_drain_row).collect())
     }
 
     /// Builds the row that requests the index of a tenant's deliveries at `at`. A tenant has one row per minute.
     pub(super) fn index_row(&self, tenant: &TenantId, at: Timestamp) -> Row {
         let key = [partition(Minute::of(at), of_tenant(tenant)), format!("{INDEX}/{tenant}")];
-        Row(keyed(key, [(EXPIRES_AT, number(at.after(KEPT).as_second()))]))
+        Row(keyed(key, [(EXPIRES_AT, number(at.after(ROW_LIFETIME).as_second()))]))
     }
 
     /// Moves the request of a tenant's index to the minute after `now`.
@@ -209,7 +209,7 @@ impl Log {
     }
 
     fn due_pages(&self, keys: Condition) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
-        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE);
+        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE_SIZE);
         query_pages(rows, "reading due rows").map_ok(|page| page.iter().filter_map(parse_due_row).collect())
     }
 
@@ -228,11 +228,11 @@ impl Log {
         let Some(item) = taken else { return Ok(None) };
         let (record, ago) = (Record::new("sweep", &item), |time| Minute::of(now.before(time)));
         // A new deployment has no older rows.
-        let minute = |name| record.optional_number(name).map_or(ago(CHECK_AFTER * 2), Minute);
+        let minute = |name| record.optional_number(name).map_or(ago(CHECK_DELAY * 2), Minute);
         // If an earlier sweep had a fast clock, its minutes may still get rows.
         Ok(Some(Sweep {
-            woken: minute(WOKEN).clamp(ago(KEPT), Minute::of(now)),
-            checked: minute(CHECKED).clamp(ago(KEPT), ago(CHECK_AFTER)),
+            woken: minute(WOKEN).clamp(ago(ROW_LIFETIME), Minute::of(now)),
+            checked: minute(CHECKED).clamp(ago(ROW_LIFETIME), ago(CHECK_DELAY)),
         }))
     }
 
@@ -254,7 +254,7 @@ impl Log {
         let lags = cursors.values().filter_map(|item| {
             let age =
                 |name, now| Record::new("sweep", item).optional_number(name).map(|minute| Minute(minute).age(now));
-            Some(age(WOKEN, now)?.max(age(CHECKED, now.before(CHECK_AFTER))?))
+            Some(age(WOKEN, now)?.max(age(CHECKED, now.before(CHECK_DELAY))?))
         });
         Ok(lags.max())
     }
@@ -267,7 +267,7 @@ impl DueRow {
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
         let key = [partition, format!("{kind}/{}/{attempt}/{id}/{tenant}", at.as_millisecond())];
-        Row(keyed(key, [(EXPIRES_AT, number(due.after(KEPT).as_second()))]))
+        Row(keyed(key, [(EXPIRES_AT, number(due.after(ROW_LIFETIME).as_second()))]))
     }
 }
 

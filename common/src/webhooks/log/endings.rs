@@ -61,13 +61,13 @@ const PARTITION: &str = "ending";
 /// The prefix of the items' partitions.
 const PREFIX: &str = "ending/";
 /// The index contains a delivery after this time.
-const LAG: Duration = Duration::from_secs(5);
+const INDEX_LAG: Duration = Duration::from_secs(5);
 /// The time between the deletion and the last look, longer than any invocation that read the endpoint before.
-const LATEST: Duration = Duration::from_secs(15 * 60);
+const LAST_LOOK: Duration = Duration::from_secs(15 * 60);
 /// An item expires after this time, even if the sweep could not read it.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The number of keys per read.
-const PAGE: i32 = 500;
+const PAGE_SIZE: i32 = 500;
 const DOING: &str = "ending the deliveries of a deleted endpoint";
 
 attributes! { PULL = "pull", NOTED_AT = "noted_at", LOOK_AT = "look_at", }
@@ -87,7 +87,7 @@ impl Endings {
 
 impl Ending {
     fn new(tenant: &TenantId, endpoint: EndpointId, is_pull: bool, now: Timestamp) -> Self {
-        Self { tenant: tenant.clone(), endpoint, is_pull, noted_at: now, look_at: now.after(LAG) }
+        Self { tenant: tenant.clone(), endpoint, is_pull, noted_at: now, look_at: now.after(INDEX_LAG) }
     }
 
     /// The item of an endpoint to which the delivery was resent. `None` if an attempt will find out whether the endpoint
@@ -107,7 +107,7 @@ impl Ending {
             (PULL, boolean(self.is_pull)),
             (NOTED_AT, number(self.noted_at.as_millisecond())),
             (LOOK_AT, number(self.look_at.as_millisecond())),
-            (EXPIRES_AT, number(self.noted_at.after(KEPT).as_second())),
+            (EXPIRES_AT, number(self.noted_at.after(RETENTION).as_second())),
         ];
         keyed(self.key(), attributes)
     }
@@ -160,7 +160,7 @@ impl Log {
         for shard in Shard::first(DestinationId::Endpoint(ending.endpoint), SHARDS) {
             for partition in ending.partitions(shard) {
                 let keys = self.query(OPEN.equals(text(partition))).index_name(INDEX);
-                let mut pages = pin!(query_pages(select(keys, &[DELIVERY]).limit(PAGE), DOING));
+                let mut pages = pin!(query_pages(select(keys, &[DELIVERY]).limit(PAGE_SIZE), DOING));
                 while let Some(page) = pages.try_next().await? {
                     if Instant::now() >= end {
                         return Ok(());
@@ -175,7 +175,7 @@ impl Log {
                 }
             }
         }
-        if is_any_left { Ok(()) } else { self.pass_ending(ending, now < ending.noted_at.after(LATEST)).await }
+        if is_any_left { Ok(()) } else { self.pass_ending(ending, now < ending.noted_at.after(LAST_LOOK)).await }
     }
 
     /// Ends a delivery, if it waits. Returns whether it still does.
@@ -201,7 +201,7 @@ impl Log {
     pub async fn pass_ending(&self, ending: &Ending, is_looked_at_again: bool) -> Result<()> {
         let update = self.update(ending.key()).only_if(LOOK_AT.equals(number(ending.look_at.as_millisecond())));
         let update = match is_looked_at_again {
-            true => update.set(LOOK_AT, number(ending.noted_at.after(LATEST).as_millisecond())),
+            true => update.set(LOOK_AT, number(ending.noted_at.after(LAST_LOOK).as_millisecond())),
             false => update.remove([OPEN]),
         };
         update.send(&self.dynamodb, DOING).await.map(drop)

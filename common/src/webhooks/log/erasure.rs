@@ -44,9 +44,9 @@ use crate::{
 };
 
 /// The number of deliveries that are deleted at a time.
-const PAGE: usize = 250;
+const PAGE_SIZE: usize = 250;
 /// The time for which the process that has stored a shared payload relies on it, longer than any invocation.
-const RELIED_ON: Duration = Duration::from_secs(60);
+const STORING_TIME: Duration = Duration::from_secs(60);
 const ERASING: &str = "erasing a delivery";
 const FORGETTING: &str = "forgetting deliveries";
 
@@ -107,7 +107,7 @@ impl Log {
     pub async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {
         let shared = if delivery.is_shared { self.apart(tenant, delivery).await? } else { None };
         let stored_at = shared.and_then(|item| Record::new("payload", &item).optional_time(SHARED_AT));
-        Ok(stored_at.is_some_and(|at| now < at.after(RELIED_ON)))
+        Ok(stored_at.is_some_and(|at| now < at.after(STORING_TIME)))
     }
 
     /// Deletes the payloads that erased deliveries shared, unless another delivery of the same event is left. `shards`
@@ -132,7 +132,7 @@ impl Log {
     pub async fn forget_page(&self, tenant: &TenantId, shard: Shard) -> Result<bool> {
         let states = self.partition(shard_key(tenant, shard));
         let states = select(states, &[DESTINATION, DELIVERY, SHARED, EVENT, JOB_ID]);
-        let states = query_page(states, PAGE, FORGETTING).await?;
+        let states = query_page(states, PAGE_SIZE, FORGETTING).await?;
         let shared = states.items.iter().filter_map(|state| shared(tenant, shard, state).transpose());
         let shared: BTreeSet<_> = shared.collect::<Result<_>>()?;
         let details = states.items.iter().map(|state| {

@@ -62,25 +62,25 @@ attributes! {
 const LATE_AFTER: Duration = Duration::from_secs(60);
 /// Deliveries are covered once they are this old: [`LATE_AFTER`], the longest timeout of a function that writes
 /// deliveries (a minute, of `deliveries-wake`), and a minute for the differences between clocks.
-const AGE: Duration = Duration::from_secs(180);
+const COVERED_AGE: Duration = Duration::from_secs(180);
 /// One delivery in this many requests the sweep.
 const SAMPLE: u128 = 1024;
 /// The maximum number of deliveries in a segment, unless there are very many shards.
-const MOST: usize = 8192;
+const MAX_SEGMENT_DELIVERIES: usize = 8192;
 /// The minimum number of deliveries to read from a shard at a time.
-const LEAST: usize = 64;
+const MIN_SHARD_READ: usize = 64;
 /// A workflow with more deliveries in a segment is not in its parts. Its deliveries are easily found in the log, and
 /// entries for all of them would make the index half as large again.
-const RARE: usize = 32;
+const MAX_RARE_DELIVERIES: usize = 32;
 /// The maximum number of hours in a segment, so that the totals of all fit into a transaction.
-const HOURS: usize = 80;
+const MAX_SEGMENT_HOURS: usize = 80;
 /// The number of items that are deleted at a time.
-const FORGOTTEN: usize = 1000;
+const DELETION_PAGE_SIZE: usize = 1000;
 /// The average size of a part, in bytes. Parts vary in size, because the hashes are random, and a read of more than 4,096
 /// bytes takes two units instead of one.
-const PART: usize = 3072;
+const PART_BYTES: usize = 3072;
 /// The size of an entry: a hash, and the id of a delivery.
-const ENTRY: usize = 49;
+const ENTRY_BYTES: usize = 49;
 const INDEXING: &str = "indexing deliveries";
 const FINDING: &str = "finding a delivery";
 const FORGETTING: &str = "forgetting an index";
@@ -154,7 +154,7 @@ impl Log {
     /// sample.
     pub fn index_request(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
         let is_of_sample = delivery.webhook_id.bits().is_multiple_of(SAMPLE);
-        is_of_sample.then(|| self.index_row(tenant, now.after(AGE)))
+        is_of_sample.then(|| self.index_row(tenant, now.after(COVERED_AGE)))
     }
 
     /// Adds the oldest deliveries that are not covered yet to the index, if they are old enough. `shards` are all of the
@@ -163,14 +163,14 @@ impl Log {
         let newest = self.keys_of_segments(tenant).scan_index_forward(false);
         let newest = query_page(newest, 1, INDEXING).await?.items.pop();
         let start = newest.map(|item| Segment::read(&item)).transpose()?.map_or_else(String::new, |before| before.end);
-        let horizon = Millis::new(now.before(AGE).as_millisecond()).to_string();
+        let horizon = Millis::new(now.before(COVERED_AGE).as_millisecond()).to_string();
         let range = after(&start)..=horizon.clone();
         if range.is_empty() {
             return Ok(false);
         }
         let (mut found, last) = self.oldest_of(tenant, shards, &range).await?;
         let hours: BTreeSet<_> = found.iter().map(|covered| covered.id.created_at().hour()).collect();
-        let later = hours.into_iter().nth(HOURS).map(|hour| Millis::new(hour.as_millisecond()).to_string());
+        let later = hours.into_iter().nth(MAX_SEGMENT_HOURS).map(|hour| Millis::new(hour.as_millisecond()).to_string());
         let last = [last, later].into_iter().flatten().min();
         let (is_more, end) = (last.is_some(), last.unwrap_or(horizon));
         found.retain(|covered| covered.id.moment() <= end);
@@ -211,7 +211,7 @@ impl Log {
         shards: &[Shard],
         range: &KeyRange,
     ) -> Result<(Vec<Covered>, Option<String>)> {
-        let share = (MOST / shards.len().max(1)).max(LEAST);
+        let share = (MAX_SEGMENT_DELIVERIES / shards.len().max(1)).max(MIN_SHARD_READ);
         let reads = shards.iter().map(async |shard| {
             let query = self.query_shard(tenant, *shard, range).consistent_read(true);
             let page = query_page(select(query, &[DELIVERY, JOB_ID, WORKFLOW, EVENT, LATE]), share, INDEXING).await?;
@@ -277,7 +277,7 @@ impl Log {
         let late_rows = query_all(select(self.query(late_keys).consistent_read(true), &[DELIVERY]), FINDING);
         let (parts, late_rows) = tokio::try_join!(self.get_all(keys), late_rows)?;
         let entries = parts.values().filter_map(|part| part.get(ENTRIES.name())?.as_b().ok());
-        let entries = entries.flat_map(|entries| entries.as_ref().chunks_exact(ENTRY).filter_map(decode));
+        let entries = entries.flat_map(|entries| entries.as_ref().chunks_exact(ENTRY_BYTES).filter_map(decode));
         let entries = entries.filter(|(found, _)| *found == hash).map(|(_, id)| id);
         let late_ids = late_rows.iter().filter_map(|row| moment(row)?.strip_prefix(&late)?.parse::<DeliveryId>().ok());
         Ok(entries.chain(late_ids).filter(|id| range.contains(&id.moment())).collect())
@@ -287,7 +287,7 @@ impl Log {
     pub async fn forget_index(&self, tenant: &TenantId) -> Result<()> {
         loop {
             let items = self.query(DESTINATION.equals(text(partition(tenant)))).consistent_read(true);
-            let page = query_page(select(items, &[DESTINATION, DELIVERY]), FORGOTTEN, FORGETTING).await?;
+            let page = query_page(select(items, &[DESTINATION, DELIVERY]), DELETION_PAGE_SIZE, FORGETTING).await?;
             let keys = page.items.into_iter().map(delete_request);
             batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await?;
             if page.last.is_none() {
@@ -297,13 +297,13 @@ impl Log {
     }
 }
 
-/// The workflows with more than [`RARE`] of these deliveries.
+/// The workflows with more than [`MAX_RARE_DELIVERIES`] of these deliveries.
 fn frequent(found: &[Covered]) -> BTreeSet<IndexHash> {
     let mut counts = BTreeMap::<_, usize>::new();
     for workflow in found.iter().filter_map(|covered| covered.workflow) {
         *counts.entry(workflow).or_default() += 1;
     }
-    counts.into_iter().filter(|(_, count)| *count > RARE).map(|(hash, _)| hash).collect()
+    counts.into_iter().filter(|(_, count)| *count > MAX_RARE_DELIVERIES).map(|(hash, _)| hash).collect()
 }
 
 /// The end of the newest segment in a range of moments whose parts do not contain `hash`, because it is a frequent
@@ -346,12 +346,12 @@ const SEGMENT: &str = "#";
 
 /// The number of parts for this many entries.
 fn parts(entries: usize) -> u64 {
-    u64::try_from((entries * ENTRY).div_ceil(PART)).unwrap_or(1).max(1)
+    u64::try_from((entries * ENTRY_BYTES).div_ceil(PART_BYTES)).unwrap_or(1).max(1)
 }
 
-fn encode(IndexHash(hash): IndexHash, id: &DeliveryId) -> [u8; ENTRY] {
+fn encode(IndexHash(hash): IndexHash, id: &DeliveryId) -> [u8; ENTRY_BYTES] {
     let endpoint = id.destination.endpoint().map_or(0, EndpointId::bits);
-    let mut entry = [0; ENTRY];
+    let mut entry = [0; ENTRY_BYTES];
     let parts = [
         &hash.to_be_bytes()[..],
         &endpoint.to_be_bytes(),

@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// The time for reading what the index does not cover. A read of a busy shard takes a few megabytes.
-const TIME: Duration = Duration::from_secs(4);
+const READING_TIME: Duration = Duration::from_secs(4);
 /// The maximum number of deliveries whose states are read for a page.
-const MOST: usize = 1000;
+const MAX_STATES: usize = 1000;
 /// The number of deliveries to read at a time. A read ends after a megabyte, too.
-const PAGE: usize = 4000;
+const PAGE_SIZE: usize = 4000;
 
 /// The hash of what is sought, and the segments of the index.
 pub(super) struct Lookup {
@@ -82,7 +82,7 @@ impl Log {
             (range.start().clone()..=start.clone(), start..=range.end().clone())
         };
         let unread = if uncovered.start() < uncovered.end() { shards } else { &[] };
-        let end = Instant::now() + TIME;
+        let end = Instant::now() + READING_TIME;
         let reads = unread.iter().map(|shard| {
             let query = self.query_shard(tenant, *shard, &uncovered).consistent_read(true).scan_index_forward(false);
             let query = filter.condition().into_iter().fold(select(query, &[DELIVERY]), expression::filter);
@@ -96,7 +96,7 @@ impl Log {
             is_wanted && shards.iter().any(|shard| shard.destination == id.destination)
         };
         read.push(Stretch { found: indexed.into_iter().filter(is_here).collect(), end: None });
-        self.page_of(tenant, merge(read, MOST, DeliveryId::moment), filter, limit).await
+        self.page_of(tenant, merge(read, MAX_STATES, DeliveryId::moment), filter, limit).await
     }
 }
 
@@ -133,7 +133,7 @@ async fn read_until(
 ) -> Result<Stretch<DeliveryId>> {
     let (mut found, mut start) = (Vec::new(), None);
     loop {
-        let page = query_page(query.clone().set_exclusive_start_key(start), PAGE, "looking up deliveries").await?;
+        let page = query_page(query.clone().set_exclusive_start_key(start), PAGE_SIZE, "looking up deliveries").await?;
         found.extend(page.items.iter().filter_map(|item| id(shard, item)).filter(&is_wanted));
         start = page.last;
         if start.is_none() || Instant::now() >= end {

@@ -8,7 +8,7 @@
 
 use super::{
     items::{DELIVERY, DESTINATION},
-    room::{LARGEST, Room, Rooms},
+    room::{BODY_BYTES_BOUND, Room, Rooms},
     table::{Log, Row, key_of, keyed},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Sorts after every character of a receiver's key.
-const AFTER: char = '~';
+const LAST_CHARACTER: char = '~';
 const DELETING: &str = "deleting parked attempts";
 
 impl Log {
@@ -46,7 +46,7 @@ impl Log {
             let in_partition = DESTINATION.equals(text(partition(tenant)));
             let keys = match last {
                 None => in_partition,
-                Some(last) => in_partition.and(DELIVERY.is_above(text(format!("{last}/{AFTER}")))),
+                Some(last) => in_partition.and(DELIVERY.is_above(text(format!("{last}/{LAST_CHARACTER}")))),
             };
             let first = select(self.query(keys).consistent_read(true), &[DELIVERY]);
             let page = query_page(first, 1, "finding parked attempts").await?;
@@ -60,7 +60,7 @@ impl Log {
 
     /// Reads a parked delivery with its payload, once there is room for it: `own` for the organization, and of all.
     pub async fn find_parked(&self, parked: &Parked, own: &Rooms) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
-        let mut room = own.take(LARGEST).await.and(self.room(LARGEST).await);
+        let mut room = own.take(BODY_BYTES_BOUND).await.and(self.room(BODY_BYTES_BOUND).await);
         let Some((delivery, payload)) = self.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
         room.shrink(payload.as_ref().map_or(0, |payload| payload.body.len()));
         Ok(Some((delivery, payload, room)))
@@ -76,10 +76,10 @@ impl Log {
     ) -> Result<Vec<Parked>> {
         let first = match last {
             None => format!("{receiver}/"),
-            Some(last) => format!("{}{AFTER}", sort_key(last)),
+            Some(last) => format!("{}{LAST_CHARACTER}", sort_key(last)),
         };
         let keys = DESTINATION.equals(text(partition(tenant)));
-        let keys = keys.and(DELIVERY.is_between(text(first), text(format!("{receiver}/{AFTER}"))));
+        let keys = keys.and(DELIVERY.is_between(text(first), text(format!("{receiver}/{LAST_CHARACTER}"))));
         let rows = select(self.query(keys).consistent_read(true), &[DELIVERY]);
         let page = query_page(rows, limit, "reading parked attempts").await?;
         page.items.iter().map(|item| read(tenant, item)).collect()

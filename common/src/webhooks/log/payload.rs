@@ -46,7 +46,7 @@ impl<'a> Packed<'a> {
     /// Packs `body` for an item that is `more` bytes larger than usual. It stays uncompressed if the item fits into a
     /// kilobyte, the minimum that DynamoDB charges for.
     pub(super) fn new(body: &'a Body, more: usize) -> Self {
-        if body.len() > SMALL.saturating_sub(more) {
+        if body.len() > MAX_SMALL_BYTES.saturating_sub(more) {
             let bytes = body.compressed(compress);
             if bytes.len() < body.len() {
                 return Self { name: LZ4, bytes };
@@ -177,7 +177,7 @@ const PART_BYTES: usize = 384 * 1024;
 const MAX_PARTS: usize = 16;
 
 /// The largest body that fits into a kilobyte with the other attributes of a delivery that succeeds immediately.
-const SMALL: usize = 640;
+const MAX_SMALL_BYTES: usize = 640;
 
 /// More than the length of any stored body, so that a broken item cannot take much memory. The body of a message of
 /// 1 MiB can be slightly larger, because it has all nine members.

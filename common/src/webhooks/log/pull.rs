@@ -59,7 +59,7 @@ impl Leased {
     }
 }
 
-/// The numbers of deliveries waiting to be received, up to [`MOST_COUNTED`] each.
+/// The numbers of deliveries waiting to be received, up to [`MAX_COUNTED`] each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Deliveries that can be received now.
@@ -73,11 +73,11 @@ const INDEX: &str = "by-due";
 /// The maximum number of concurrent leases in a call. Their bodies may be large.
 const LEASES: usize = 10;
 /// The maximum number of reads of the index while other clients receive the found deliveries first.
-const LOOKS: usize = 3;
+const MAX_INDEX_READS: usize = 3;
 /// The typical duration of a lease.
-const SOON: Duration = Duration::from_secs(60);
+const TYPICAL_LEASE: Duration = Duration::from_secs(60);
 /// The maximum number of deliveries that an overview counts.
-pub const MOST_COUNTED: usize = 1000;
+pub const MAX_COUNTED: usize = 1000;
 
 /// An index entry: when a delivery becomes available, and its id.
 type Due = (Timestamp, DeliveryId);
@@ -100,7 +100,7 @@ impl Log {
         let mut taken = Vec::new();
         let all: Result<()> = async {
             let (mut passed, mut is_full) = (BTreeMap::new(), false);
-            for _ in 0..LOOKS {
+            for _ in 0..MAX_INDEX_READS {
                 let wanted = limit.saturating_sub(taken.len());
                 let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
                 for some in due.chunks(LEASES) {
@@ -269,18 +269,18 @@ impl Log {
         if is_kept { Ok(()) } else { self.forget_large_apart(tenant, &after.id).await }
     }
 
-    /// Counts the deliveries waiting to be received, up to [`MOST_COUNTED`].
+    /// Counts the deliveries waiting to be received, up to [`MAX_COUNTED`].
     pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<Waiting> {
         let next = Timestamp::from_millisecond(now.as_millisecond().saturating_add(1));
         let (due, leased) = tokio::try_join!(
             self.count_due(tenant, shards, Timestamp::from_millisecond(0), now),
-            self.count_due(tenant, shards, next, now.after(SOON)),
+            self.count_due(tenant, shards, next, now.after(TYPICAL_LEASE)),
         )?;
         Ok(Waiting { due, leased })
     }
 
     async fn count_due(&self, tenant: &TenantId, shards: &[Shard], first: Timestamp, last: Timestamp) -> Result<usize> {
-        let most = MOST_COUNTED / shards.len().max(1);
+        let most = MAX_COUNTED / shards.len().max(1);
         let counted = shards.iter().map(async |shard| {
             let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count);
             Ok::<_, Error>(query_page(query, most, "counting the deliveries to receive").await?.read)

@@ -81,10 +81,10 @@ struct Place {
 }
 
 /// The maximum number of recoveries in a list, and the number of a tenant's recoveries that are searched for the list.
-const LISTED: usize = 10;
-const LOOKED_AT: usize = 200;
+const MAX_LISTED: usize = 10;
+const MAX_SEARCHED: usize = 200;
 /// The maximum number of a tenant's unfinished recoveries. Concurrent calls may exceed it.
-const UNFINISHED: usize = 100;
+const MAX_UNFINISHED: usize = 100;
 /// The partition of the index with the unfinished recoveries.
 const UNFINISHED_PARTITION: &str = "recovery";
 attributes! {
@@ -125,8 +125,8 @@ impl Log {
                     return Ok(Break(recovery.id));
                 }
                 Some(_) => self.widen(transaction, tenant, &recovery),
-                None if recoveries.iter().filter(|other| !other.done).count() >= UNFINISHED => {
-                    return Err(Error::Conflict(Conflict::RecoveryLimit(UNFINISHED)));
+                None if recoveries.iter().filter(|other| !other.done).count() >= MAX_UNFINISHED => {
+                    return Err(Error::Conflict(Conflict::RecoveryLimit(MAX_UNFINISHED)));
                 }
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
@@ -173,13 +173,13 @@ impl Log {
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
         let wanted = |recovery: &Recovery| endpoint.is_none() || endpoint == recovery.selection.endpoint;
-        Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
+        Ok(recoveries.into_iter().filter(wanted).take(MAX_LISTED).collect())
     }
 
     async fn newest_recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
         let keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.is_above(text(BEFORE_IDS)));
         let query = self.query(keys).consistent_read(true).scan_index_forward(false);
-        let newest = query_page(query, LOOKED_AT, "listing recoveries").await?;
+        let newest = query_page(query, MAX_SEARCHED, "listing recoveries").await?;
         newest.items.iter().map(Recovery::from_item).collect()
     }
 

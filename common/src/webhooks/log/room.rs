@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The kilobytes of bodies that a process has room for. The template gives the delivery function 512 MB.
-const ALL: u32 = 128 * 1024;
+const TOTAL_KILOBYTES: u32 = 128 * 1024;
 /// More bytes than any body has.
-pub(super) const LARGEST: usize = 1100 * 1024;
+pub(super) const BODY_BYTES_BOUND: usize = 1100 * 1024;
 
 /// Room for bodies, until it is dropped.
 #[must_use]
@@ -20,14 +20,14 @@ pub struct Rooms(Arc<Semaphore>);
 impl Default for Rooms {
     /// All the room of a process.
     fn default() -> Self {
-        Self::of(ALL)
+        Self::of(TOTAL_KILOBYTES)
     }
 }
 
 impl Rooms {
     /// The part of it that one organization can take, so that its large bodies leave room for others.
     pub fn of_one() -> Self {
-        Self::of(ALL / 4)
+        Self::of(TOTAL_KILOBYTES / 4)
     }
 
     fn of(kilobytes: u32) -> Self {
@@ -57,7 +57,7 @@ impl Room {
 }
 
 fn kilobytes(bytes: usize) -> u32 {
-    u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(ALL)
+    u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(TOTAL_KILOBYTES)
 }
 
 #[cfg(test)]
@@ -68,26 +68,28 @@ mod tests {
 
     #[test]
     fn bodies_wait_for_room_and_one_that_is_too_large_is_alone() {
-        const HALF: usize = ALL as usize * 1024 / 2;
+        const HALF_BYTES: usize = TOTAL_KILOBYTES as usize * 1024 / 2;
         let rooms = Rooms::default();
         let fits = |bytes| rooms.take(bytes).now_or_never();
-        let (first, mut second) = (fits(HALF), fits(HALF).expect("there is room"));
+        let (first, mut second) = (fits(HALF_BYTES), fits(HALF_BYTES).expect("there is room"));
         assert!(first.is_some() && fits(1024).is_none());
-        second.shrink(HALF - 1024);
+        second.shrink(HALF_BYTES - 1024);
         assert!(fits(1024).is_some() && fits(2048).is_none());
         drop(first);
-        assert!(fits(HALF * 5).is_none(), "it would not be alone");
+        assert!(fits(HALF_BYTES * 5).is_none(), "it would not be alone");
         drop(second);
-        let large = fits(HALF * 5);
+        let large = fits(HALF_BYTES * 5);
         assert!(large.is_some() && fits(1024).is_none());
         drop(large);
-        assert!(fits(HALF).is_some());
+        assert!(fits(HALF_BYTES).is_some());
     }
 
     #[test]
     fn an_organization_leaves_room_for_others() {
         let (all, own) = (Rooms::default(), Rooms::of_one());
-        let take = |own: &Rooms| Some(own.take(LARGEST).now_or_never()?.and(all.take(LARGEST).now_or_never()?));
+        let take = |own: &Rooms| {
+            Some(own.take(BODY_BYTES_BOUND).now_or_never()?.and(all.take(BODY_BYTES_BOUND).now_or_never()?))
+        };
         let mut held: Vec<_> = std::iter::from_fn(|| take(&own)).collect();
         assert_eq!(held.len(), 29);
         assert!(take(&Rooms::of_one()).is_some(), "another one has room");

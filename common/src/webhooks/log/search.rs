@@ -87,17 +87,17 @@ impl Cursor {
 }
 
 /// The number of items that a filtered page reads at first, over all shards. While it is not full, it reads four times
-/// as many, up to [`MOST_FILTERED`], and then as many again.
-const FILTERED: usize = 4000;
-const MOST_FILTERED: usize = 64_000;
+/// as many, up to [`MAX_FILTERED_READ`], and then as many again.
+const FIRST_FILTERED_READ: usize = 4000;
+const MAX_FILTERED_READ: usize = 64_000;
 /// The number of items that are read individually, because the index contains only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// The time after which a page ends although it is not full.
-const TIME: Duration = Duration::from_secs(3);
+const PAGE_TIME: Duration = Duration::from_secs(3);
 /// The minimum number of items to read from a shard at first.
-const FEW: usize = 2;
+const MIN_SHARD_READ: usize = 2;
 /// A string that sorts after every key.
-const END: &str = "~";
+const LAST_KEY: &str = "~";
 /// The attributes of a delivery that a list shows, which exclude the payload.
 #[rustfmt::skip]
 const LISTED: [Attribute; 12] = [
@@ -137,7 +137,7 @@ impl Log {
         let sought = Sought { tenant, shards, filter };
         let lookup = self.lookup(&sought).await?;
         let (end, mut filtered, mut deliveries, mut cursor) =
-            (Instant::now() + TIME, FILTERED, Vec::new(), cursor.cloned());
+            (Instant::now() + PAGE_TIME, FIRST_FILTERED_READ, Vec::new(), cursor.cloned());
         loop {
             let range = self.range(filter, cursor.as_ref(), now);
             let left = limit.saturating_sub(deliveries.len());
@@ -150,7 +150,7 @@ impl Log {
             if cursor.is_none() || deliveries.len() >= limit || Instant::now() >= end {
                 return Ok(DeliveryPage { deliveries, next: cursor });
             }
-            filtered = filtered.saturating_mul(4).min(MOST_FILTERED);
+            filtered = filtered.saturating_mul(4).min(MAX_FILTERED_READ);
         }
     }
 
@@ -215,7 +215,7 @@ impl Log {
         // A time without an id sorts before the keys with that time.
         let until = filter.until.map(|until| moment(until).to_string());
         let before = cursor.map(|Cursor(moment)| just_before(moment));
-        let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
+        let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| LAST_KEY.to_owned());
         let since = since.to_string();
         // DynamoDB rejects a range whose ends are in the wrong order.
         let last = last.max(since.clone());
@@ -280,7 +280,7 @@ async fn read_newest<T>(
     read: impl Fn(DeliveryId, &Item) -> Result<T>,
     moment_of: impl Fn(&T) -> String,
 ) -> Result<Vec<Stretch<T>>> {
-    let few = |limit: usize| (2 * limit).div_ceil(queries.len().max(1)).clamp(FEW.min(most), most);
+    let few = |limit: usize| (2 * limit).div_ceil(queries.len().max(1)).clamp(MIN_SHARD_READ.min(most), most);
     let mut size = limit.map_or(most, few);
     let mut open: Vec<_> = queries.into_iter().map(|(shard, query)| (shard, query, Vec::new())).collect();
     let mut complete: Vec<Stretch<T>> = Vec::new();

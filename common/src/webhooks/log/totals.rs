@@ -46,11 +46,11 @@ pub(super) struct Totals {
 }
 
 /// The size of an entry: a destination, and the number of its deliveries.
-const ENTRY: usize = 20;
+const ENTRY_BYTES: usize = 20;
 const HOUR: &str = "total/";
 const LATE: &str = "late-at/";
 /// A string that sorts after every moment.
-const END: &str = "~";
+const LAST_MOMENT: &str = "~";
 const READING: &str = "reading totals";
 
 impl Totals {
@@ -92,7 +92,7 @@ impl Log {
     pub(super) async fn totals(&self, tenant: &TenantId, since: Timestamp) -> Result<Totals> {
         let start = Millis::new(since.hour().as_millisecond());
         let within = |prefix: &str| {
-            let range = DELIVERY.is_between(text(format!("{prefix}{start}")), text(format!("{prefix}{END}")));
+            let range = DELIVERY.is_between(text(format!("{prefix}{start}")), text(format!("{prefix}{LAST_MOMENT}")));
             self.query(DESTINATION.equals(text(partition(tenant))).and(range)).consistent_read(true)
         };
         let late = select(within(LATE), &[DELIVERY]);
@@ -172,7 +172,7 @@ fn encode(total: &Total) -> AttributeValue {
 
 fn read(item: &Item) -> Total {
     let entries = item.get(TOTALS.name()).and_then(|entries| entries.as_b().ok());
-    let entries = entries.into_iter().flat_map(|entries| entries.as_ref().chunks_exact(ENTRY));
+    let entries = entries.into_iter().flat_map(|entries| entries.as_ref().chunks_exact(ENTRY_BYTES));
     entries
         .filter_map(|entry| {
             let (endpoint, count) = entry.split_first_chunk()?;

@@ -2,8 +2,8 @@
 //! successful deliveries never enter the sparse index.
 //!
 //! A statement reads the keys in up to 50 partitions of the index. If it finds 300 keys, another statement continues after
-//! the partition where it stopped. Such large partitions are then counted by queries, up to [`MOST`] deliveries each. The
-//! queries return only the keys that are wanted. The index lags behind the table, usually by less than a second.
+//! the partition where it stopped. Such large partitions are then counted by queries, up to [`MAX_COUNTED`] deliveries
+//! each. The queries return only the keys that are wanted. The index lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -57,11 +57,11 @@ pub struct Backlog {
 }
 
 /// The maximum number of deliveries counted per status in a shard.
-pub const MOST: usize = 10_000;
+pub const MAX_COUNTED: usize = 10_000;
 /// The number of keys after which queries count, because they do not need keys.
-const READ: usize = 300;
+const MAX_KEYS_READ: usize = 300;
 /// The number of keys that a query reads at a time, which fit into its page of a megabyte.
-const PAGE: usize = 4000;
+const PAGE_SIZE: usize = 4000;
 /// The statuses of undelivered deliveries.
 pub const STATUSES: [Status; 4] = [Status::Pending, Status::Failed, Status::Held, Status::Ended];
 const DOING: &str = "counting undelivered deliveries";
@@ -156,7 +156,7 @@ impl Log {
     ) -> Result<(Vec<(IndexPartition, Backlog)>, Vec<IndexPartition>)> {
         let (mut read, mut large) = (Vec::new(), Vec::new());
         while !places.is_empty() {
-            let Selected { whole, rest } = self.select(&UNDELIVERED, places, &asked.all, READ).await?;
+            let Selected { whole, rest } = self.select(&UNDELIVERED, places, &asked.all, MAX_KEYS_READ).await?;
             for (place, items) in whole {
                 let ids = items.iter().filter_map(|item| id(place.shard, item));
                 read.push((place, Backlog::whole(ids.collect())));
@@ -168,14 +168,14 @@ impl Log {
         Ok((read, large))
     }
 
-    /// Counts up to [`MOST`] deliveries of a partition of the index that is too large for the statement.
+    /// Counts up to [`MAX_COUNTED`] deliveries of a partition of the index that is too large for the statement.
     async fn count_open(&self, tenant: &TenantId, place: IndexPartition, asked: &WantedRanges) -> Result<Backlog> {
         let query = |range| self.query_index(index_key(tenant, place.shard, place.status), range);
         let read = |items: Vec<Item>| items.into_iter().filter_map(|item| id(place.shard, &item)).collect::<Vec<_>>();
         let (mut newest, mut is_part, mut others) = (Vec::new(), false, asked.all.clone());
         if let Some(listed) = &asked.listed {
             let listing = select(query(listed).scan_index_forward(false), &[DELIVERY]);
-            let (pages, is_longer) = pages(listing, MOST).await?;
+            let (pages, is_longer) = pages(listing, MAX_COUNTED).await?;
             newest = read(pages.into_iter().flat_map(|page| page.items).collect());
             (is_part, others) = (is_longer, asked.all.start().clone()..=just_before(listed.start()));
         }
@@ -183,7 +183,7 @@ impl Log {
         if !is_part {
             // Of the others, no keys are needed.
             let counting = query(&others).scan_index_forward(false).select(Select::Count);
-            let (pages, is_more) = pages(counting, MOST.saturating_sub(count).max(1)).await?;
+            let (pages, is_more) = pages(counting, MAX_COUNTED.saturating_sub(count).max(1)).await?;
             count += pages.iter().map(|page| page.read).sum::<usize>();
             is_longer = is_more;
         }
@@ -197,7 +197,7 @@ impl Log {
 async fn pages(query: QueryFluentBuilder, most: usize) -> Result<(Vec<QueryPage>, bool)> {
     let (mut pages, mut read, mut start) = (Vec::new(), 0, None);
     while read < most {
-        let page = query_page(query.clone().set_exclusive_start_key(start), PAGE.min(most - read), DOING).await?;
+        let page = query_page(query.clone().set_exclusive_start_key(start), PAGE_SIZE.min(most - read), DOING).await?;
         (read, start) = (read + page.read, page.last.clone());
         pages.push(page);
         if start.is_none() {

@@ -163,7 +163,7 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
 }
 
 /// The maximum time to wait for the body of a failed response. It is short, because the status matters more.
-const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
+const FAILURE_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the beginning of a body, or as much of it as arrives in time. Binary content is only counted.
 async fn beginning(response: Response<Incoming>) -> String {
@@ -181,7 +181,7 @@ async fn beginning(response: Response<Incoming>) -> String {
         }
     };
     // The bytes that arrived in time are kept.
-    tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
+    tokio::time::timeout(FAILURE_BODY_TIMEOUT, read).await.ok();
     not_text(&head.headers, &bytes).unwrap_or_else(|| text(bytes))
 }
 
@@ -196,13 +196,13 @@ fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     };
     let or_more = if bytes.len() == RESPONSE_BYTES { "at least " } else { "" };
     (!bytes.is_empty()).then(|| {
-        let form: String = form.chars().take(LONGEST_FORM).collect();
+        let form: String = form.chars().take(MAX_FORM_LENGTH).collect();
         format!("({form}, {or_more}{} bytes)", bytes.len())
     })
 }
 
 /// The maximum number of characters of a media type or a content coding to show.
-const LONGEST_FORM: usize = 100;
+const MAX_FORM_LENGTH: usize = 100;
 
 fn text(mut bytes: Vec<u8>) -> String {
     // A character that was cut off is omitted.

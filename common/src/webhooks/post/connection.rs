@@ -25,11 +25,11 @@ use tokio::{
 /// the body and the TLS overhead all count, because a receiver could send an endless amount of each.
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes counted per read, because reading one byte costs as much as reading many.
-const READ: usize = 128;
+const MIN_COUNTED_BYTES: usize = 128;
 /// The maximum number of header lines in a response. A line of four bytes takes up thirty times as much memory.
 const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts as. A few are normal; sixteen are too many.
-const INTERIM: usize = MAX_BYTES / 16;
+const INTERIM_RESPONSE_BYTES: usize = MAX_BYTES / 16;
 
 /// Counts the bytes that are read.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Meter {
             self.is_http2.fetch_or(is_http2_frame(bytes), Ordering::Relaxed);
             self.is_stray.store(!begins_status_line(bytes), Ordering::Relaxed);
         }
-        self.charge(bytes.len().max(READ));
+        self.charge(bytes.len().max(MIN_COUNTED_BYTES));
     }
 
     fn charge(&self, bytes: usize) {
@@ -89,9 +89,9 @@ fn is_http2_frame(bytes: &[u8]) -> bool {
 
 /// Whether `bytes` begin like a status line, which empty lines may precede.
 fn begins_status_line(bytes: &[u8]) -> bool {
-    const BEGINNING: &[u8] = b"HTTP/";
+    const RESPONSE_PREFIX: &[u8] = b"HTTP/";
     let line = bytes.trim_ascii_start();
-    line.starts_with(BEGINNING) || BEGINNING.starts_with(line)
+    line.starts_with(RESPONSE_PREFIX) || RESPONSE_PREFIX.starts_with(line)
 }
 
 /// The receiver sent more than the limit.
@@ -214,7 +214,7 @@ impl Connection {
         self.response.refill();
         let meter = Arc::clone(&self.response);
         // If this exhausts the meter, the next read fails.
-        on_informational(&mut request, move |_| meter.charge(INTERIM));
+        on_informational(&mut request, move |_| meter.charge(INTERIM_RESPONSE_BYTES));
         let response = self.requests.send_request(request);
         let driver = &mut self.driver;
         let mut exchange = pin!(async { Ok(read(response.await?).await) });

@@ -21,11 +21,11 @@ use crate::{id::TenantId, lock::lock};
 pub type Resolve = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// The number of concurrent lookups. Tokio has 512 threads for them and for calls to AWS.
-const MOST: LookupCount = LookupCount { all: 384, new: 192 };
+const MAX_LOOKUPS: LookupCount = LookupCount { all: 384, new: 192 };
 /// The number of concurrent lookups for an organization.
-const MOST_OF_TENANT: LookupCount = LookupCount { all: 16, new: 4 };
+const MAX_TENANT_LOOKUPS: LookupCount = LookupCount { all: 16, new: 4 };
 /// The number of names that are remembered as found.
-const NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// The result of a lookup, which concurrent callers share.
 type LookupResult = Result<Vec<IpAddr>, Arc<io::Error>>;
@@ -106,7 +106,7 @@ impl Lookups {
         }
         let is_new = !state.found.contains(name);
         let of_tenant = state.tenants.get(tenant).copied().unwrap_or_default();
-        if !state.count.has_room(MOST, is_new) || !of_tenant.has_room(MOST_OF_TENANT, is_new) {
+        if !state.count.has_room(MAX_LOOKUPS, is_new) || !of_tenant.has_room(MAX_TENANT_LOOKUPS, is_new) {
             return None;
         }
         state.count.add(is_new);
@@ -156,7 +156,7 @@ impl State {
         if !is_found {
             self.found.remove(name);
         } else if !self.found.contains(name) {
-            if self.found.len() >= NAMES {
+            if self.found.len() >= MAX_NAMES {
                 self.found.clear();
             }
             self.found.insert(name.to_owned());
@@ -176,9 +176,9 @@ mod tests {
 
     use super::*;
 
-    const DEAD: Duration = Duration::from_secs(10);
+    const DEAD_NAME_TIME: Duration = Duration::from_secs(10);
 
-    /// Name lookups that fail after [`DEAD`] if the name contains "dead", and the number in progress.
+    /// Name lookups that fail after [`DEAD_NAME_TIME`] if the name contains "dead", and the number in progress.
     fn lookups() -> (Lookups, Arc<AtomicUsize>) {
         let threads = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&threads);
@@ -187,7 +187,7 @@ mod tests {
             Box::pin(async move {
                 count.fetch_add(1, Ordering::Relaxed);
                 let is_dead = name.contains("dead");
-                sleep(if is_dead { DEAD } else { Duration::from_millis(5) }).await;
+                sleep(if is_dead { DEAD_NAME_TIME } else { Duration::from_millis(5) }).await;
                 count.fetch_sub(1, Ordering::Relaxed);
                 if is_dead { Err(io::ErrorKind::TimedOut.into()) } else { Ok(vec![IpAddr::from([192, 0, 2, 1])]) }
             })
@@ -219,13 +219,13 @@ mod tests {
         let (lookups, threads) = lookups();
         assert!(is_found(&lookups, 1000, "known.example").await);
         look_up_dead(&lookups, 40, 50).await;
-        assert_eq!(threads.load(Ordering::Relaxed), 40 * MOST_OF_TENANT.new, "their threads are still occupied");
+        assert_eq!(threads.load(Ordering::Relaxed), 40 * MAX_TENANT_LOOKUPS.new, "their threads are still occupied");
         assert!(is_found(&lookups, 1000, "new.example").await);
         look_up_dead(&lookups, 100, 10).await;
-        assert_eq!(threads.load(Ordering::Relaxed), MOST.new);
+        assert_eq!(threads.load(Ordering::Relaxed), MAX_LOOKUPS.new);
         assert!(is_found(&lookups, 1000, "known.example").await);
         assert!(is_found(&lookups, 0, "known.example").await, "although its tenant also has dead names");
-        sleep(DEAD).await;
+        sleep(DEAD_NAME_TIME).await;
         assert_eq!(threads.load(Ordering::Relaxed), 0);
         assert!(is_found(&lookups, 0, "other.example").await);
     }

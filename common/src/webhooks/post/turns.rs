@@ -19,9 +19,9 @@ use tokio::{
 use crate::{id::TenantId, lock::lock};
 
 /// The number of connections to an origin that are opened at a time for an organization: half of the queue of a receiver that uses Tokio.
-const MOST: usize = 64;
+const MAX_OPENING: usize = 64;
 /// The time for which a new connection counts as not accepted, if nothing has arrived on it.
-const UNACCEPTED: Duration = Duration::from_millis(100);
+const UNACCEPTED_TIME: Duration = Duration::from_millis(100);
 
 /// The turns of each organization and origin with connections that are being opened.
 #[derive(Default)]
@@ -40,7 +40,8 @@ impl Turns {
     /// Waits for a turn to connect to `origin` for a delivery of `tenant`.
     pub(super) async fn take(&self, tenant: &TenantId, origin: &str) -> Turn {
         let key = (tenant.clone(), origin.into());
-        let open = Arc::clone(lock(&self.0).entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(MOST))));
+        let open =
+            Arc::clone(lock(&self.0).entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(MAX_OPENING))));
         let mut turn = Turn { turns: Arc::clone(&self.0), key, permit: None };
         // The semaphore is never closed.
         turn.permit = open.acquire_owned().await.ok();
@@ -51,7 +52,7 @@ impl Turns {
 impl Turn {
     /// Performs the first exchange on the new connection. The turn ends with the exchange, or after a moment.
     pub(super) async fn exchange<T>(self, mut exchange: impl Future<Output = T> + Unpin) -> T {
-        let first = timeout(UNACCEPTED, &mut exchange).await;
+        let first = timeout(UNACCEPTED_TIME, &mut exchange).await;
         drop(self);
         match first {
             Ok(exchanged) => exchanged,
@@ -83,7 +84,7 @@ mod tests {
     async fn each_organization_connects_to_an_origin_in_turns() {
         let turns = Turns::default();
         let [one, other] = ["one", "other"].map(|id| id.parse::<TenantId>().expect("a tenant"));
-        let mut held = join_all((0..MOST).map(|_| turns.take(&one, "a"))).await;
+        let mut held = join_all((0..MAX_OPENING).map(|_| turns.take(&one, "a"))).await;
         let mut waiting = Box::pin(turns.take(&one, "a"));
         assert!((&mut waiting).now_or_never().is_none());
         assert!(turns.take(&one, "b").now_or_never().is_some() && turns.take(&other, "a").now_or_never().is_some());
@@ -92,7 +93,7 @@ mod tests {
         drop(waiting.await);
         // A receiver that does not answer keeps a turn for a moment only.
         let silent = held.pop().expect("a turn").exchange(pending::<()>());
-        assert!(timeout(UNACCEPTED * 2, silent).await.is_err());
+        assert!(timeout(UNACCEPTED_TIME * 2, silent).await.is_err());
         let taken = join_all((0..2).map(|_| turns.take(&one, "a"))).now_or_never();
         drop((held, taken.expect("two turns have ended")));
         assert!(lock(&turns.0).is_empty());

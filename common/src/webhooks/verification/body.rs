@@ -9,12 +9,12 @@ use super::json::{self, Changes};
 use crate::webhooks::destination::PREFIX;
 
 /// The number of bytes shown before and after the first difference.
-const BEFORE: usize = 16;
-const AFTER: usize = 24;
+const BYTES_BEFORE: usize = 16;
+const BYTES_AFTER: usize = 24;
 /// The maximum number of bytes of a secret with its prefix.
-const LONGEST: usize = 256 * 4;
+const MAX_SECRET_BYTES: usize = 256 * 4;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-const WHITE: &[u8] = b" \t\r\n";
+const WHITESPACE: &[u8] = b" \t\r\n";
 
 /// The difference between two bodies, and its cause.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,9 +90,9 @@ fn named(changes: Changes) -> String {
 
 /// Describes what was added before or after the body, if it is nothing else.
 fn added(sent: &[u8], seen: &[u8]) -> Option<String> {
-    let start = seen.windows(sent.len().max(1)).take(AFTER).position(|window| window == sent)?;
+    let start = seen.windows(sent.len().max(1)).take(BYTES_AFTER).position(|window| window == sent)?;
     let (before, after) = (seen.get(..start)?, seen.get(start + sent.len()..)?);
-    let is_white = |bytes: &[u8]| bytes.iter().all(|byte| WHITE.contains(byte));
+    let is_white = |bytes: &[u8]| bytes.iter().all(|byte| WHITESPACE.contains(byte));
     let before_white = before.strip_prefix(BYTE_ORDER_MARK).unwrap_or(before);
     if !is_white(before_white) || !is_white(after) {
         return None;
@@ -179,7 +179,7 @@ fn bytes_of_python(inside: &str) -> Option<Vec<u8>> {
 
 /// The text around a byte, on one line. Secrets that begin with `whsec_` are left out.
 fn around(body: &[u8], at: usize) -> String {
-    let (start, end) = (at.saturating_sub(BEFORE), at.saturating_add(AFTER).min(body.len()));
+    let (start, end) = (at.saturating_sub(BYTES_BEFORE), at.saturating_add(BYTES_AFTER).min(body.len()));
     let part = String::from_utf8_lossy(body.get(start..end).unwrap_or_default());
     let mut text = String::new();
     if start > 0 {
@@ -202,7 +202,7 @@ fn around(body: &[u8], at: usize) -> String {
 
 /// Whether a secret that begins with `whsec_` reaches into this part of the body.
 fn has_secret(body: &[u8], start: usize, end: usize) -> bool {
-    let from = start.saturating_sub(LONGEST);
+    let from = start.saturating_sub(MAX_SECRET_BYTES);
     let near = body.get(from..end.saturating_add(PREFIX.len()).min(body.len())).unwrap_or_default();
     memchr::memmem::find_iter(near, PREFIX).any(|found| {
         let is_of_secret = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(*byte);

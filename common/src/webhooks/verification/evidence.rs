@@ -27,8 +27,8 @@ use crate::{
 };
 
 /// The number of deliveries around the time of a request that it is compared with, and the time after the request.
-const NEARBY: usize = 10;
-const AFTER: Duration = Duration::from_secs(60);
+const MAX_NEARBY_DELIVERIES: usize = 10;
+const TIME_AFTER: Duration = Duration::from_secs(60);
 /// The number of deliveries that are read concurrently.
 const CONCURRENCY: usize = 5;
 
@@ -90,8 +90,8 @@ impl Verifying<'_> {
     /// Reads the latest deliveries to the endpoint before the time of the request.
     async fn nearby(self, own: &Endpoint, webhook_id: Option<WebhookId>, at: i64) -> Result<Vec<SentDelivery>> {
         let time = Timestamp::from_second(at).unwrap_or(self.now);
-        let filter = Filter { until: Some(time.after(AFTER)), ..Filter::default() };
-        let page = self.log.search(self.tenant, &shards(own), &filter, None, NEARBY, self.now).await?;
+        let filter = Filter { until: Some(time.after(TIME_AFTER)), ..Filter::default() };
+        let page = self.log.search(self.tenant, &shards(own), &filter, None, MAX_NEARBY_DELIVERIES, self.now).await?;
         let ids = page.deliveries.into_iter().map(|delivery| delivery.id);
         let ids = ids.filter(|id| Some(id.webhook_id) != webhook_id);
         let reads: Vec<_> = ids.map(|id| async move { self.sent(&id, std::slice::from_ref(own)).await }).collect();

@@ -4,8 +4,8 @@ use super::json::{WrittenJson, decoded};
 use crate::issue::Problem;
 
 /// The maximum number of bytes of all headers, and of headers.
-const MOST_BYTES: usize = 32 * 1024;
-const MOST: usize = 200;
+const MAX_BYTES: usize = 32 * 1024;
+const MAX_HEADERS: usize = 200;
 
 /// A request's headers: names and values, in the order in which they were seen.
 pub struct SeenHeaders {
@@ -61,7 +61,7 @@ impl SeenHeaders {
     /// Reads lines of `name: value`, such as those of `curl`, or JSON: an object, a list of pairs, or a list of names and
     /// values in turn. No headers are read from another text.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        if let Some(problem) = Problem::bytes(text.len(), MOST_BYTES) {
+        if let Some(problem) = Problem::bytes(text.len(), MAX_BYTES) {
             return Err(vec![problem]);
         }
         let text = text.trim();
@@ -71,7 +71,7 @@ impl SeenHeaders {
         };
         // The diagnosis says that nothing was read.
         let mut headers: Vec<_> = headers.unwrap_or_default();
-        headers.truncate(MOST);
+        headers.truncate(MAX_HEADERS);
         Ok(Self { all: headers, text: text.to_ascii_lowercase() })
     }
 

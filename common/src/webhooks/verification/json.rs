@@ -87,8 +87,8 @@ impl BoundedText {
 }
 
 /// A written text may have this many times the length of the original one, and this many bytes more.
-const LONGER: usize = 4;
-const SHORT: usize = 4096;
+const MAX_LENGTH_FACTOR: usize = 4;
+const EXTRA_BYTES: usize = 4096;
 /// The members of a delivery, in their order.
 const MEMBERS: [&str; 9] = [
     "\"event\"",
@@ -106,12 +106,15 @@ impl<'a> WrittenJson<'a> {
     /// Parses a text, unless its nesting is too deep.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str::<&RawValue>(text).ok()?;
-        value(&mut { text }, DEEPEST)
+        value(&mut { text }, MAX_DEPTH)
     }
 
     /// Writes the value in this style, unless the text would get several times as long: an indentation can multiply it.
     pub(super) fn written(&self, style: Style, original: usize) -> Option<String> {
-        let mut out = BoundedText { text: String::new(), most: original.saturating_mul(LONGER).saturating_add(SHORT) };
+        let mut out = BoundedText {
+            text: String::new(),
+            most: original.saturating_mul(MAX_LENGTH_FACTOR).saturating_add(EXTRA_BYTES),
+        };
         self.write(style, 0, &mut out).then_some(out.text)
     }
 
@@ -266,15 +269,15 @@ fn string(text: &str, escapes: Escapes) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-const WHITE: [char; 4] = [' ', '\t', '\n', '\r'];
+const WHITESPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// The maximum depth of nesting, so that a text cannot exhaust the stack.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Reads a value from the start of valid JSON.
 fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<WrittenJson<'a>> {
     let depth = depth.checked_sub(1)?;
-    *rest = rest.trim_start_matches(WHITE);
+    *rest = rest.trim_start_matches(WHITESPACE);
     match rest.chars().next()? {
         '"' => text(rest).map(WrittenJson::Text),
         '[' => {
@@ -287,9 +290,9 @@ fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<WrittenJson<'a>> {
         '{' => {
             let mut members = Vec::new();
             while more(rest, '}')? {
-                *rest = rest.trim_start_matches(WHITE);
+                *rest = rest.trim_start_matches(WHITESPACE);
                 let name = text(rest)?;
-                *rest = rest.trim_start_matches(WHITE).strip_prefix(':')?;
+                *rest = rest.trim_start_matches(WHITESPACE).strip_prefix(':')?;
                 members.push((name, value(rest, depth)?));
             }
             Some(WrittenJson::Object(members))
@@ -305,13 +308,13 @@ fn value<'a>(rest: &mut &'a str, depth: usize) -> Option<WrittenJson<'a>> {
 
 /// Skips the bracket or comma before an element. Returns false at the end.
 fn more(rest: &mut &str, end: char) -> Option<bool> {
-    let before = rest.trim_start_matches(WHITE);
+    let before = rest.trim_start_matches(WHITESPACE);
     let is_first = before.starts_with(['[', '{']);
     if let Some(after) = before.strip_prefix(end) {
         *rest = after;
         return Some(false);
     }
-    *rest = before.strip_prefix(['[', '{', ','])?.trim_start_matches(WHITE);
+    *rest = before.strip_prefix(['[', '{', ','])?.trim_start_matches(WHITESPACE);
     match rest.strip_prefix(end).filter(|_| is_first) {
         Some(after) => {
             *rest = after;
@@ -401,7 +404,7 @@ mod tests {
     #[test]
     fn deep_nesting_is_not_parsed() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(WrittenJson::parse(&deep(DEEPEST)).is_some());
+        assert!(WrittenJson::parse(&deep(MAX_DEPTH)).is_some());
         assert_eq!(WrittenJson::parse(&deep(100_000)), None);
     }
 

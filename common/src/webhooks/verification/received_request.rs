@@ -25,7 +25,7 @@ pub struct SeenBody(pub(super) Vec<u8>);
 pub struct Computed(pub(super) String);
 
 /// The maximum number of bytes of a computed signature with its prefix.
-const LONGEST: usize = 1024;
+const MAX_SIGNATURE_BYTES: usize = 1024;
 
 impl SeenBody {
     /// Decodes a body from base64, which keeps every byte.
@@ -52,6 +52,7 @@ impl SeenBody {
 impl Computed {
     /// Takes a signature in any form.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        Problem::bytes(text.len(), LONGEST).map_or_else(|| Ok(Self(text.to_owned())), |problem| Err(vec![problem]))
+        Problem::bytes(text.len(), MAX_SIGNATURE_BYTES)
+            .map_or_else(|| Ok(Self(text.to_owned())), |problem| Err(vec![problem]))
     }
 }

@@ -23,11 +23,11 @@ use super::{
 use crate::webhooks::destination::hmac;
 
 /// The maximum number of bytes that are hashed for a request.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_HASHED_BYTES: usize = 64 << 20;
 /// The number of bytes that an HMAC hashes in addition to its message.
-const PER_HMAC: usize = 256;
+const HMAC_OVERHEAD_BYTES: usize = 256;
 /// The size of the largest body that is written in other forms.
-const LARGE: usize = 256 * 1024;
+const MAX_REWRITTEN_BYTES: usize = 256 * 1024;
 /// The maximum number of signatures in `webhook-signature`: of two secrets, each in two forms.
 const ENTRIES: usize = 4;
 /// The number of attempts whose times are tried.
@@ -80,7 +80,7 @@ impl Search<'_> {
             let parts: Vec<&[u8]> = message.parts.iter().map(|part| &**part).collect();
             let twisted = OnceCell::new();
             for key in keys {
-                let cost = message.len() + PER_HMAC;
+                let cost = message.len() + HMAC_OVERHEAD_BYTES;
                 let Some(left) = self.left.checked_sub(cost) else {
                     self.is_cut_off = true;
                     break 'all;
@@ -112,7 +112,8 @@ impl Search<'_> {
         for key in keys {
             let secret = key.bytes.as_slice();
             for parts in [&[body][..], &[secret, body], &[body, secret]] {
-                let Some(left) = self.left.checked_sub(body.len() + PER_HMAC).filter(|_| !self.is_over()) else {
+                let Some(left) = self.left.checked_sub(body.len() + HMAC_OVERHEAD_BYTES).filter(|_| !self.is_over())
+                else {
                     return;
                 };
                 self.left = left;
@@ -225,8 +226,12 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
         given(SignatureSource::Computed, seen.computed.as_ref().map(|Computed(text)| text.as_str()), 1),
     ];
     let body = seen.body.0.as_slice();
-    let mut search =
-        Search { targets: targets.into_iter().flatten().collect(), left: MOST_BYTES, is_cut_off: false, seen: body };
+    let mut search = Search {
+        targets: targets.into_iter().flatten().collect(),
+        left: MAX_HASHED_BYTES,
+        is_cut_off: false,
+        seen: body,
+    };
     let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
     let (current, own) = (Owner::Own(WhichSecret::Current), own_keys(known));
     let as_seen = || both(id, time, body.into(), Twist::None);
@@ -242,7 +247,7 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
         return search;
     }
     // If the log does not have the body, the seen one may lead to it.
-    let may_restore = logged.is_none_or(|sent| sent.bodies.is_empty()) && body.len() <= LARGE;
+    let may_restore = logged.is_none_or(|sent| sent.bodies.is_empty()) && body.len() <= MAX_REWRITTEN_BYTES;
     let restored = if may_restore { restored(body) } else { Vec::new() };
     search.try_all(&own, restored.iter().flat_map(|sent| both(id, time, sent.into(), Twist::Body(sent.into()))));
     let attempts = logged.into_iter().flat_map(|sent| sent.at.iter().rev().take(ATTEMPTS)).map(|at| at.as_second());
@@ -253,13 +258,13 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
     });
     search.try_all(&own, at_times);
     search.try_all(&own, composed(id, time, body));
-    if body.len() <= LARGE && !search.is_over() {
+    if body.len() <= MAX_REWRITTEN_BYTES && !search.is_over() {
         let rewritten = rewritten(body);
         let rewritten =
             rewritten.iter().flat_map(|(body, how)| both(id, time, body.into(), Twist::Rewritten(body.into(), how)));
         search.try_all(&own, rewritten);
     }
-    search.is_cut_off |= body.len() > LARGE && !search.is_over();
+    search.is_cut_off |= body.len() > MAX_REWRITTEN_BYTES && !search.is_over();
     let mut wrong = keys::wrong(&known.own.current, current);
     wrong.extend(keys::none(current));
     let previous = known.own.previous.as_ref();

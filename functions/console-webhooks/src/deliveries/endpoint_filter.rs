@@ -25,11 +25,11 @@ use crate::{
 /// The name of the filter.
 pub(super) const ENDPOINT: &str = "endpoint";
 /// The maximum number of endpoints in a list to choose from.
-const FEW: usize = 20;
+const MAX_LISTED: usize = 20;
 /// The maximum number of matches that are offered.
-const OFFERED: usize = 20;
+const MAX_MATCHES: usize = 20;
 /// The maximum length of a suggested text. Longer URLs would make the page large.
-const SUGGESTED: usize = 120;
+const MAX_SUGGESTION_LENGTH: usize = 120;
 
 /// The endpoints that a text matches.
 pub(super) enum Meant<'a> {
@@ -70,7 +70,7 @@ pub(super) fn meant<'a>(link: &Typed, endpoints: &'a [EndpointView]) -> Result<O
 pub(super) fn field(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     let chosen = link.get(ENDPOINT);
     let is_known = chosen.is_empty() || EndpointId::parse(chosen).is_ok();
-    if endpoints.len() <= FEW && is_known && issues(ENDPOINT, error).is_empty() {
+    if endpoints.len() <= MAX_LISTED && is_known && issues(ENDPOINT, error).is_empty() {
         return select(chosen, endpoints, error);
     }
     let named = endpoints.iter().find(|endpoint| endpoint.id.to_string() == chosen);
@@ -99,7 +99,7 @@ fn select(chosen: &str, endpoints: &[EndpointView], error: Option<&Error>) -> Ma
 fn name(endpoint: &EndpointView) -> String {
     match &endpoint.options.description {
         Some(text) if endpoint.url.is_some() => {
-            format!("{} ({})", clipped(&visible(text.as_str()), SUGGESTED), short(&endpoint.name()))
+            format!("{} ({})", clipped(&visible(text.as_str()), MAX_SUGGESTION_LENGTH), short(&endpoint.name()))
         }
         _ => short(&endpoint.name()),
     }
@@ -107,25 +107,25 @@ fn name(endpoint: &EndpointView) -> String {
 
 /// A text that means only this endpoint: its URL, or its id if that is long, shared or cannot be typed.
 fn text(endpoint: &EndpointView, texts: &Texts) -> String {
-    let is_typed = |url: &&str| url.len() <= SUGGESTED && visible(url) == *url;
+    let is_typed = |url: &&str| url.len() <= MAX_SUGGESTION_LENGTH && visible(url) == *url;
     let url = endpoint.url.as_deref().filter(is_typed).filter(|url| texts.is_unique(url));
     url.map_or_else(|| endpoint.id.to_string(), str::to_owned)
 }
 
 /// The endpoints that a text matches, as links that select one of them.
 pub(super) fn choice(link: &Typed, found: &[&EndpointView]) -> Markup {
-    let text = clipped(&visible(link.get(ENDPOINT).trim()), SUGGESTED);
+    let text = clipped(&visible(link.get(ENDPOINT).trim()), MAX_SUGGESTION_LENGTH);
     html! {
         div .notice role="status" {
             p { strong { (counted(found.len(), "endpoint matches", "endpoints match")) " “" bdi { (text) } "”" } ":" }
             ul {
-                @for endpoint in found.iter().take(OFFERED) {
+                @for endpoint in found.iter().take(MAX_MATCHES) {
                     @let described = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some());
                     li {
                         bdi {
                             a href=(address(link, &[(ENDPOINT, &endpoint.id.to_string())])) {
                                 @match described {
-                                    Some(text) => (clipped(&visible(text.as_str()), SUGGESTED)),
+                                    Some(text) => (clipped(&visible(text.as_str()), MAX_SUGGESTION_LENGTH)),
                                     None => (short(&endpoint.name())),
                                 }
                             }
@@ -133,7 +133,7 @@ pub(super) fn choice(link: &Typed, found: &[&EndpointView]) -> Markup {
                         @if described.is_some() { " " bdi .soft.mono { (short(&endpoint.name())) } }
                     }
                 }
-                @if found.len() > OFFERED { li { "and " (found.len() - OFFERED) " more. Search for more of the text to see them." } }
+                @if found.len() > MAX_MATCHES { li { "and " (found.len() - MAX_MATCHES) " more. Search for more of the text to see them." } }
             }
         }
     }

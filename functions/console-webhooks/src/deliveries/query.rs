@@ -45,7 +45,7 @@ pub(super) const REST: [(&str, &str); 4] = [
 /// The number of deliveries on a page, which is also the maximum number to resend without confirmation.
 pub(super) const LIMIT: usize = 20;
 /// The maximum number of newer pages in an address.
-pub(super) const REMEMBERED: usize = 8;
+pub(super) const MAX_NEWER_PAGES: usize = 8;
 /// The time ranges: value, label and length.
 pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
     ("", "Any time", None),
@@ -104,7 +104,7 @@ pub(super) fn is_filtered(link: &Typed) -> bool {
 pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
     let newer = newer.iter().copied().filter(|newer| !newer.is_empty()).chain(Some(cursor).filter(|at| !at.is_empty()));
     let newer: Vec<_> = newer.collect();
-    newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ")
+    newer.get(newer.len().saturating_sub(MAX_NEWER_PAGES)..).unwrap_or_default().join(" ")
 }
 
 /// Returns the address of a page with the same filters, except for those in `other`.

@@ -18,11 +18,11 @@ use maud::{Markup, html};
 use crate::{numbers::is_fetched, states};
 
 /// The time for which a due attempt is shown as due now.
-const SOON: Duration = Duration::from_secs(60);
+const DUE_NOW_TIME: Duration = Duration::from_secs(60);
 /// A longer id or URL may be shortened, so the full one is shown on hover.
-const UNCUT: usize = 24;
+const MAX_UNCUT_LENGTH: usize = 24;
 /// The maximum length of an endpoint's description in a cell.
-const DESCRIBED: usize = 60;
+const MAX_DESCRIPTION_LENGTH: usize = 60;
 
 /// The columns that depend on the page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn endpoint_link(endpoint: &EndpointView) -> Markup {
     html! {
         a .cut href={ "/console/endpoints/" (endpoint.id) } title=(name) {
             @match described {
-                Some(text) => bdi { (clipped(&visible(text.as_str()), DESCRIBED)) },
+                Some(text) => bdi { (clipped(&visible(text.as_str()), MAX_DESCRIPTION_LENGTH)) },
                 None => (one_line(&name)),
             }
         }
@@ -162,7 +162,7 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
         @match delivery.next_attempt_at.filter(|_| !is_deleted) {
-            Some(next) if now.since(next) > SOON => { ", due " (times::ago(next, now)) ", waiting its turn" },
+            Some(next) if now.since(next) > DUE_NOW_TIME => { ", due " (times::ago(next, now)) ", waiting its turn" },
             Some(next) if next <= now => ", due now",
             Some(next) => { ", next " (times::ago(next, now)) },
             None => "",
@@ -191,15 +191,15 @@ pub(crate) fn short(url: &str) -> String {
 
 /// More of a URL that may be shortened in its cell, shown on hover. The endpoint's page shows the full URL.
 pub(crate) fn hover(url: &str) -> Option<String> {
-    const MOST: usize = 200;
-    (short(url).chars().count() > UNCUT).then(|| clipped(&visible(url), MOST))
+    const MAX_HOVER_LENGTH: usize = 200;
+    (short(url).chars().count() > MAX_UNCUT_LENGTH).then(|| clipped(&visible(url), MAX_HOVER_LENGTH))
 }
 
 /// An id or a URL on one line, without its middle where there is not enough room.
 pub(crate) fn one_line(text: &str) -> Markup {
     const END: usize = 12;
     let end = text.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);
-    let (start, end) = text.split_at(if text.chars().count() > UNCUT { end } else { text.len() });
+    let (start, end) = text.split_at(if text.chars().count() > MAX_UNCUT_LENGTH { end } else { text.len() });
     html! { bdi .mono { (start) } @if !end.is_empty() { bdi .mono { (end) } } }
 }
 

@@ -38,9 +38,9 @@ pub(super) const CONFIRM: (&str, &str) =
     ("confirm", "`resend` shows the button for resending the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The time for which a due attempt is shown as in progress.
-const SOON: Duration = Duration::from_secs(60);
+const IN_PROGRESS_TIME: Duration = Duration::from_secs(60);
 /// The time after a resend in which a link may show the confirmation.
-const JUST: Duration = Duration::from_secs(60);
+const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
 
 /// The delivery in the path.
 pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
@@ -146,7 +146,8 @@ fn receiver(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
 
 /// The result of a resend. It is shown only right after a resend, because anyone can create such a link.
 fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
-    let is_resend = |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < JUST;
+    let is_resend =
+        |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < CONFIRMATION_TIME;
     let attempt = delivery.last_attempt.as_ref().filter(is_resend);
     html! {
         @match attempt {
@@ -174,7 +175,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => {
                     "The endpoint was deleted. This delivery won't be retried."
                 },
-                (Status::Pending, Some(next)) if delivery.is_parked && now.since(next) > SOON => {
+                (Status::Pending, Some(next)) if delivery.is_parked && now.since(next) > IN_PROGRESS_TIME => {
                     "The attempt was due " (times::when(next, now)) " and is waiting for its receiver"
                     @match endpoint.map(|endpoint| endpoint.health.gate) {
                         Some(Gate::Silent { since, .. }) => {
@@ -183,7 +184,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                         _ => ", which answers slowly, so few attempts run at once.",
                     }
                 },
-                (Status::Pending, Some(next)) if now.since(next) > SOON => {
+                (Status::Pending, Some(next)) if now.since(next) > IN_PROGRESS_TIME => {
                     "The attempt was due " (times::when(next, now)) " and is waiting its turn."
                 },
                 (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",

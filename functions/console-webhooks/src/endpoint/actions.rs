@@ -68,7 +68,7 @@ pub(super) const FIELDS: [(&str, &str); 15] = [
 ];
 
 /// The maximum time that the old secret stays valid.
-const LONGEST: Duration = Duration::from_secs(604_800);
+const MAX_OVERLAP: Duration = Duration::from_secs(604_800);
 
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
@@ -197,7 +197,7 @@ async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
         ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_typed))?,
         _ => form.read(|fields| fields.text("own", SigningSecret::parse_typed))?,
     };
-    let overlap = form.get("overlap").parse().map(Duration::from_secs).unwrap_or(app.rotation_overlap).min(LONGEST);
+    let overlap = form.get("overlap").parse().map(Duration::from_secs).unwrap_or(app.rotation_overlap).min(MAX_OVERLAP);
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
     if !is_done && form.get("revision") != endpoint.revision.to_string() {

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The maximum number of deliveries to resend without confirmation.
-const UNASKED: usize = 20;
+const MAX_UNCONFIRMED: usize = 20;
 
 /// A recovery as requested by a form or a link.
 pub(super) struct Wanted {
@@ -105,7 +105,7 @@ pub(super) async fn is_needed(
     now: Timestamp,
 ) -> Result<bool> {
     let found = Found::of(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
-    Ok(found.count() == 0 || found.count() > UNASKED || found.is_longer() || is_gone(endpoint))
+    Ok(found.count() == 0 || found.count() > MAX_UNCONFIRMED || found.is_longer() || is_gone(endpoint))
 }
 
 /// Redirects to the confirmation page for the recovery in a form.

@@ -9,7 +9,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, error_meaning},
         endpoints::{EndpointView, LastError, Pulled, SAME_URL},
-        log::pull::{MOST_COUNTED, Waiting},
+        log::pull::{MAX_COUNTED, Waiting},
     },
 };
 use maud::{Markup, html};
@@ -135,7 +135,7 @@ fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timest
     }
 }
 
-/// Formats a number that was counted up to [`MOST_COUNTED`].
+/// Formats a number that was counted up to [`MAX_COUNTED`].
 pub(super) fn at_most(count: usize) -> String {
-    if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
+    if count >= MAX_COUNTED { format!("{MAX_COUNTED} or more") } else { count.to_string() }
 }

@@ -38,12 +38,12 @@ use crate::{
 };
 
 /// The number of latest deliveries to show.
-const SHOWN: usize = 10;
-const COUNTED: usize = 1000;
+const SHOWN_DELIVERIES: usize = 10;
+const MAX_COUNTED: usize = 1000;
 /// The number of pending and of failed deliveries whose attempts are counted for a failing endpoint.
-const READ: usize = 100;
+const MAX_READ: usize = 100;
 /// The time after a change in which a link may show the confirmation.
-const JUST: Duration = Duration::from_secs(60);
+const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 
@@ -76,7 +76,7 @@ pub(super) async fn page<R>(
     };
     let pending = async {
         match failing_since {
-            Some(_) => undelivered(Status::Pending, READ).await,
+            Some(_) => undelivered(Status::Pending, MAX_READ).await,
             None => Ok(Vec::new()),
         }
     };
@@ -89,11 +89,11 @@ pub(super) async fn page<R>(
     };
     let (known, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
         Known::read(app, tenant, vec![endpoint], None, now),
-        app.log.details(tenant, &shards, chart::since(now), COUNTED, now),
+        app.log.details(tenant, &shards, chart::since(now), MAX_COUNTED, now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
-        app.log.search(tenant, &shards, &newest, None, SHOWN, now),
-        undelivered(Status::Failed, if failing_since.is_some() { READ } else { 1 }),
+        app.log.search(tenant, &shards, &newest, None, SHOWN_DELIVERIES, now),
+        undelivered(Status::Failed, if failing_since.is_some() { MAX_READ } else { 1 }),
         pending,
         has_same_url,
     )?;
@@ -175,7 +175,7 @@ pub(super) async fn page<R>(
 fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
     match did {
         "unchanged" => Some("Nothing has changed."),
-        _ if now.since(endpoint.updated_at) > JUST => None,
+        _ if now.since(endpoint.updated_at) > CONFIRMATION_TIME => None,
         "activated" if endpoint.active => Some("Endpoint enabled. It gets new events."),
         "deactivated" if !endpoint.active => Some("Endpoint disabled. New events are held."),
         "saved" => Some("Changes saved."),

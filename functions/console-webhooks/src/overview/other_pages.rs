@@ -31,9 +31,9 @@ impl Elsewhere {
 }
 
 /// The time that an error counts as recent: the maximum time that a delivery is retried.
-const RECENT: Duration = MAX_AGE;
+const RECENT_TIME: Duration = MAX_AGE;
 /// The maximum number of endpoints listed in a notice.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Finds the endpoints on other pages that are failing or disabled, or have failed deliveries.
 pub(super) async fn elsewhere(
@@ -69,7 +69,7 @@ pub(super) fn urgency(endpoint: &EndpointView, now: Timestamp) -> u8 {
 /// Returns the time of the endpoint's last error, if it is recent.
 pub(super) fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timestamp> {
     let at = endpoint.last_error.as_ref().map(|error| error.at);
-    at.filter(|at| now.since(*at) < RECENT)
+    at.filter(|at| now.since(*at) < RECENT_TIME)
 }
 
 /// The notice about [`elsewhere`].
@@ -81,7 +81,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere], selection: Selection<'_>, now: Tim
             div .notice.bad {
                 p { strong { (counted(elsewhere.len(), "endpoint", "endpoints")) " on other pages" } ":" }
                 ul {
-                    @for Elsewhere { endpoint, failed } in elsewhere.iter().take(NAMED) {
+                    @for Elsewhere { endpoint, failed } in elsewhere.iter().take(MAX_NAMED) {
                         li {
                             a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
                             @match (urgency(endpoint, now), failed.count) {
@@ -92,7 +92,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere], selection: Selection<'_>, now: Tim
                             }
                         }
                     }
-                    @if elsewhere.len() > NAMED { li { a href=(other.address(false)) { "and " (elsewhere.len() - NAMED) " more" } } }
+                    @if elsewhere.len() > MAX_NAMED { li { a href=(other.address(false)) { "and " (elsewhere.len() - MAX_NAMED) " more" } } }
                 }
             }
         }

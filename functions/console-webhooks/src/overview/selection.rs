@@ -26,7 +26,7 @@ pub(super) const FIELDS: [(&str, &str); 3] = [
     ("page", "The page of the list to show. The default is the first."),
 ];
 /// The maximum length of a search in a message.
-const QUOTED: usize = 80;
+const MAX_QUOTED_LENGTH: usize = 80;
 
 /// A page of the selected endpoints.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ pub(super) fn form(selection: Selection<'_>, found: &[Stored]) -> Markup {
 
 /// The message for a selection without endpoints, with the ways back.
 pub(super) fn nothing(selection: Selection<'_>) -> Markup {
-    let text = clipped(&visible(selection.text), QUOTED);
+    let text = clipped(&visible(selection.text), MAX_QUOTED_LENGTH);
     html! {
         p role="status" {
             @match (selection.state, selection.text) {

@@ -99,10 +99,10 @@ fn wanted(endpoint: &EndpointView) -> Markup {
 /// The description of an endpoint that is identified by its URL. Long descriptions are truncated to keep the page
 /// small.
 pub(super) fn description(endpoint: &EndpointView) -> Markup {
-    const MOST: usize = 80;
+    const MAX_TEXT_LENGTH: usize = 80;
     html! {
         @if let Some(description) = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some()) {
-            " " bdi .soft.clip { (clipped(&visible(description.as_str()), MOST)) }
+            " " bdi .soft.clip { (clipped(&visible(description.as_str()), MAX_TEXT_LENGTH)) }
         }
     }
 }

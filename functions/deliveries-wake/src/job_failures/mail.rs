@@ -16,9 +16,9 @@ use url::form_urlencoded;
 use crate::recipients::Addressee;
 
 /// Workflow names are truncated to this many characters.
-const WORKFLOW: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 /// The number of workflows that an email about several lists, those with the most failures.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the email about the failed jobs of these workflows. For a recipient who agreed, it quotes untrusted text.
@@ -49,13 +49,13 @@ fn of_several(to: &Addressee<'_>, failing: &[&Failing]) -> (String, Vec<Part>) {
     let mut parts = vec![Part::Text(format!("Jobs of {} have failed.", to.organization.as_str())), Part::Facts(facts)];
     let mut worst: Vec<_> = failing.iter().zip(counts).collect();
     worst.sort_by_key(|(_, count)| Reverse(count.number));
-    let lines = worst.iter().take(LISTED).map(|(failing, count)| {
+    let lines = worst.iter().take(MAX_LISTED).map(|(failing, count)| {
         let name = failing.workflow.as_deref().map_or_else(|| "none".to_owned(), short);
         format!("{}{}: {name}", if count.is_exact { "" } else { "about " }, count.number)
     });
     let mut lines: Vec<_> = lines.collect();
-    if worst.len() > LISTED {
-        lines.push(format!("and {} more workflows", worst.len() - LISTED));
+    if worst.len() > MAX_LISTED {
+        lines.push(format!("and {} more workflows", worst.len() - MAX_LISTED));
     }
     parts.push(Part::Text(lines.join("\n")));
     let oldest = failing.iter().filter_map(|failing| failing.newest().last().map(|failure| failure.id.at())).min();
@@ -114,7 +114,7 @@ fn of_one(to: &Addressee<'_>, failing: &Failing) -> (String, Vec<Part>) {
 /// Whether deliveries can be found in the log by this workflow name: it must be complete and a string. (Producers may
 /// send any JSON.)
 fn is_whole(name: &str) -> bool {
-    name.chars().count() < WORKFLOW
+    name.chars().count() < MAX_NAME_LENGTH
         && name.starts_with(char::is_alphabetic)
         && !matches!(name, "true" | "false" | "null")
 }

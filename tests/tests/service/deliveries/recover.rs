@@ -14,7 +14,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Status, Trigger},
-        log::recovery::{Recovery, page::PAGE},
+        log::recovery::{Recovery, page::PAGE_SIZE},
     },
 };
 use futures::future::join_all;
@@ -130,7 +130,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
     // There are several deliveries at each time, so some pages end between deliveries with the same time.
-    let drafts = (0..PAGE * 2).map(|job| {
+    let drafts = (0..PAGE_SIZE * 2).map(|job| {
         let at = book.ago(SECOND * (u32::try_from(job / 7).expect("it fits") + 1));
         Draft::to(&endpoint, at, job).status(Status::Failed)
     });
@@ -140,7 +140,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
 
     // The process dies before it saves its progress.
     let first = die(&book).await;
-    assert_eq!(first.len(), PAGE);
+    assert_eq!(first.len(), PAGE_SIZE);
     assert_eq!(sorted(&[first, run(&book).await].concat()), sorted(&failed));
     assert!(pages(&world, &tenant, json!({"status": "failed"})).await.concat().is_empty());
 }
@@ -196,7 +196,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     let book = Book::of(&world);
     for tenant in [&bad, &good] {
         let endpoint = world.endpoint(tenant, "https://example.com/", "s").await;
-        let drafts = (0..PAGE * 2).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+        let drafts = (0..PAGE_SIZE * 2).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
         book.write(tenant, drafts).await;
         recover(&world, tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
     }
@@ -217,14 +217,14 @@ async fn a_sweep_finishes_all_recoveries_of_a_tenant() {
     let book = Book::of(&world);
     for _ in 0..3 {
         let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
-        let drafts = (0..=PAGE).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+        let drafts = (0..=PAGE_SIZE).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
         book.write(&tenant, drafts).await;
         recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
     }
     world.stack.invoke("deliveries-wake", json!({})).await.expect("a sweep");
     assert!(unfinished(&book, &tenant).await.is_empty());
     let pending = world.log_of(&tenant.id, Status::Pending).await;
-    assert_eq!(pending.len(), 3 * (PAGE + 1));
+    assert_eq!(pending.len(), 3 * (PAGE_SIZE + 1));
 }
 
 /// A tenant's unfinished recoveries, oldest first.

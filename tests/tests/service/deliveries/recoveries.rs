@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use common::{
     timestamp::Timestamp,
-    webhooks::{delivery::Status, log::recovery::page::PAGE},
+    webhooks::{delivery::Status, log::recovery::page::PAGE_SIZE},
 };
 use serde_json::{Value, json};
 use tests::{
@@ -48,13 +48,13 @@ async fn a_recovery_begins_without_a_sweep() {
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let book = Book::of(&world);
-    fail(&book, &tenant, &endpoint, PAGE + 5).await;
+    fail(&book, &tenant, &endpoint, PAGE_SIZE + 5).await;
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
     let id = recover(&world, &tenant, fields).await;
     world.handle_all().await;
-    assert_eq!(receiver.count().await, PAGE + 5);
+    assert_eq!(receiver.count().await, PAGE_SIZE + 5);
     let recovery = progress(&world, &tenant, &id).await;
-    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(PAGE + 5), &json!(true)));
+    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(PAGE_SIZE + 5), &json!(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,19 +160,19 @@ async fn a_new_recovery_does_not_wait_for_others() {
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
-    fail(&book, &tenant, &endpoint, PAGE * 2).await;
+    fail(&book, &tenant, &endpoint, PAGE_SIZE * 2).await;
     let now = Timestamp::now();
     pace(&world, &tenant, now.after(SECOND * 100)).await;
     let id = recover(&world, &tenant, json!({"since": book.ago(DAY)})).await;
     world.poll_all("slow-deliveries").await;
     let recovery = progress(&world, &tenant, &id).await;
-    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(PAGE), &json!(false)));
+    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(PAGE_SIZE), &json!(false)));
     let soon = now.after(SECOND * 30);
     let pending = world.log_of(&tenant.id, Status::Pending).await;
     assert!(pending.iter().all(|delivery| delivery.next_attempt_at.is_some_and(|at| at < soon)));
     // The pace has advanced by a second. The rest is sent by the sweep of a later minute, after what was scheduled.
     world.sweep(now.after(SECOND * 60)).await;
-    assert_eq!(progress(&world, &tenant, &id).await["resent"], json!(PAGE * 2));
+    assert_eq!(progress(&world, &tenant, &id).await["resent"], json!(PAGE_SIZE * 2));
     let last = world.log_of(&tenant.id, Status::Pending).await;
     assert!(last.iter().any(|delivery| delivery.next_attempt_at.is_some_and(|at| at >= now.after(SECOND * 101))));
 }
@@ -185,7 +185,7 @@ async fn recoveries_of_a_tenant_take_turns_in_a_sweep() {
     let mut ids = Vec::new();
     for _ in 0..2 {
         let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
-        fail(&book, &tenant, &endpoint, PAGE * 3).await;
+        fail(&book, &tenant, &endpoint, PAGE_SIZE * 3).await;
         ids.push(recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await);
     }
     // Both begin, and there is room for two more pages.
@@ -193,7 +193,7 @@ async fn recoveries_of_a_tenant_take_turns_in_a_sweep() {
     pace(&world, &tenant, now.after(SECOND * 132)).await;
     world.sweep(now.after(SECOND * 60)).await;
     for id in &ids {
-        assert_eq!(progress(&world, &tenant, id).await["resent"], json!(PAGE * 2), "{id}");
+        assert_eq!(progress(&world, &tenant, id).await["resent"], json!(PAGE_SIZE * 2), "{id}");
     }
 }
 

@@ -35,15 +35,15 @@ use crate::{
 };
 
 /// The maximum number of deliveries in a page.
-pub const PAGE: usize = 100;
+pub const PAGE_SIZE: usize = 100;
 /// The time that each delivery adds to the pace: a hundred deliveries are sent per second.
-pub const EACH: Duration = Duration::from_millis(10);
+pub const DELIVERY_INTERVAL: Duration = Duration::from_millis(10);
 /// Attempts are scheduled this far ahead, which is longer than the time between two sweeps.
-const AHEAD: Duration = Duration::from_secs(75);
+const SCHEDULE_AHEAD: Duration = Duration::from_secs(75);
 /// A lease expires after this time, which is longer than a page takes.
-const LEASED: Duration = Duration::from_secs(30);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
 /// The number of shards that are read together.
-const TOGETHER: usize = 16;
+const SHARD_CONCURRENCY: usize = 16;
 
 attributes! { TAKEN_UNTIL = "taken_until", PACED_UNTIL = "paced_until", }
 
@@ -125,7 +125,7 @@ impl Log {
             .update(recovery_key(tenant, id))
             .set(BEGUN, boolean(true))
             .set(LEASE, lease.clone())
-            .set(TAKEN_UNTIL, number(now.after(LEASED).as_millisecond()))
+            .set(TAKEN_UNTIL, number(now.after(LEASE_DURATION).as_millisecond()))
             // This call may already hold the lease, if the response to an earlier try was lost.
             .only_if(OPEN.exists().and(is_free.or(LEASE.equals(lease))));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking a recovery").await?;
@@ -159,13 +159,13 @@ impl Log {
         now: Timestamp,
     ) -> Result<Option<Timestamp>> {
         const DOING: &str = "pacing recoveries";
-        let needed = EACH * u32::try_from(number_of_them).unwrap_or(u32::MAX);
+        let needed = DELIVERY_INTERVAL * u32::try_from(number_of_them).unwrap_or(u32::MAX);
         rounds((), |()| async move {
             let key: ItemKey = [partition(tenant), "#pace".to_owned()];
             let item = self.get_all(vec![key.clone()]).await?.remove(&key).unwrap_or_default();
             let before = Record::new("pace", &item).optional_time(PACED_UNTIL);
             let start = before.unwrap_or(now).max(now);
-            if !is_new && start.since(now) > AHEAD {
+            if !is_new && start.since(now) > SCHEDULE_AHEAD {
                 return Ok(Break(None));
             }
             let ms = |time: Timestamp| number(time.as_millisecond());
@@ -192,12 +192,12 @@ impl Log {
             Some(place) => sources.partition_point(|source| source.shard < place.shard),
             None => 0,
         };
-        let next = sources.get(first..).unwrap_or_default().iter().take(TOGETHER);
+        let next = sources.get(first..).unwrap_or_default().iter().take(SHARD_CONCURRENCY);
         let reads: Vec<_> = next.map(|source| self.missed(tenant, recovery, *source, now)).collect();
-        let found: Vec<_> = stream::iter(reads).buffered(TOGETHER).try_collect().await?;
+        let found: Vec<_> = stream::iter(reads).buffered(SHARD_CONCURRENCY).try_collect().await?;
         let (mut ids, mut end) = (Vec::new(), sources.get(first + found.len()).map(|next| Place::before(next.shard)));
         for (source, found) in sources.iter().skip(first).zip(found) {
-            let (room, is_full) = (PAGE - ids.len(), found.len() == PAGE);
+            let (room, is_full) = (PAGE_SIZE - ids.len(), found.len() == PAGE_SIZE);
             let is_cut = is_full || found.len() > room;
             ids.extend(found.into_iter().take(room));
             if is_cut {
@@ -231,12 +231,12 @@ impl Log {
         let mut ids = Vec::new();
         for status in statuses {
             let query = self.query_index(index_key(tenant, shard, *status), &range);
-            let oldest = query_page(query, PAGE, "listing missed deliveries").await?;
+            let oldest = query_page(query, PAGE_SIZE, "listing missed deliveries").await?;
             ids.extend(oldest.items.iter().filter_map(|item| id(shard, item)));
         }
         // `ids` contains the oldest deliveries of each status, and therefore the oldest of all.
         ids.sort_by_key(DeliveryId::moment);
-        ids.truncate(PAGE);
+        ids.truncate(PAGE_SIZE);
         Ok(ids)
     }
 
