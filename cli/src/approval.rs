@@ -18,7 +18,7 @@ use crate::{
     config::PendingLogin,
     failure::Failure,
     identity::identity,
-    terminal::{note, note_json},
+    terminal::{print_note, print_note_json},
 };
 
 /// The interval between polls for the approval.
@@ -96,7 +96,7 @@ pub(crate) async fn approved(api: &Api, PendingLogin { request_id, secret }: Pen
 /// Ends a session that is no longer needed.
 pub(crate) async fn end(session: &Api) {
     if let Err(error) = session.call(&SignOut::new()).await {
-        note(&format!("The session of this login could not be ended: {error}"));
+        print_note(&format!("The session of this login could not be ended: {error}"));
     }
 }
 
@@ -117,9 +117,9 @@ pub(crate) async fn with_session<T>(
     let page = request.page(&api.base);
     // Standard output is reserved for the result.
     if is_json {
-        note_json(&request.shown(&page));
+        print_note_json(&request.shown(&page));
     } else {
-        note(&request.instructions(&page));
+        print_note(&request.instructions(&page));
     }
     if has_browser {
         open(&page);

@@ -11,7 +11,7 @@ use crate::{
     clock,
     failure::Failure,
     table::{self, Column},
-    terminal::{cell, cell_of, is_for_people, note, say, say_json},
+    terminal::{cell, cell_of, is_for_people, print_json, print_line, print_note},
 };
 
 /// The maximum page size of the API.
@@ -38,15 +38,15 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
     let Listed { entries, next_cursor } =
         listed(api, Call { since, until, actor, action, target, cursor, limit: None }, limit).await?;
     if is_json {
-        return Ok(say_json(&Listed { entries, next_cursor })?);
+        return Ok(print_json(&Listed { entries, next_cursor })?);
     }
     if entries.is_empty() {
-        return Ok(say("No changes found.")?);
+        return Ok(print_line("No changes found.")?);
     }
     let columns = columns(if is_for_people() { "AGE" } else { "TIME (UTC)" });
     table::print(&columns, &entries.iter().map(row).collect::<Vec<_>>())?;
     if next_cursor.is_some() && is_for_people() {
-        note("Older changes exist. Add --limit, --since or --until.");
+        print_note("Older changes exist. Add --limit, --since or --until.");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::{
     calls::Api,
     failure::Failure,
     ids,
-    terminal::{is_for_people, tell},
+    terminal::{is_for_people, print_result},
 };
 
 /// The names of the console's pages.
@@ -27,7 +27,7 @@ pub(crate) async fn run(api: &Api, what: Option<&str>, has_browser: bool, is_jso
         Some(id) => path_of(api, id).await?,
     };
     let page: Url = api.page(&path).parse().map_err(|error| Failure::local(format!("{error}.")))?;
-    tell(&json!({ "url": page.as_str() }), is_json, page.as_str())?;
+    print_result(&json!({ "url": page.as_str() }), is_json, page.as_str())?;
     if has_browser && !is_json && is_for_people() {
         open(&page);
     }

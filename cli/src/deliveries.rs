@@ -20,7 +20,10 @@ use crate::{
     ids::{self, Shortener},
     input::confirm,
     table::{self, Column, Table},
-    terminal::{cell, cell_of, end_progress, indented, is_for_people, note, progress, say, say_json, tell},
+    terminal::{
+        cell, cell_of, end_progress, indented, is_for_people, print_json, print_line, print_note, print_result,
+        progress,
+    },
 };
 
 /// The interval between polls of a recovery.
@@ -45,10 +48,10 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             let limit = usize::try_from(list.limit).unwrap_or(MAX_PAGE_SIZE);
             let listed = listed(api, filter(api, &list).await?, limit).await?;
             if is_json {
-                return Ok(say_json(&listed)?);
+                return Ok(print_json(&listed)?);
             }
             if listed.deliveries.is_empty() {
-                return Ok(say("No deliveries found.")?);
+                return Ok(print_line("No deliveries found.")?);
             }
             let shortener = Shortener::for_deliveries(&listed.deliveries);
             let rows = Rows::new(Labels::load(api).await, shortener);
@@ -57,18 +60,18 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
         }
         Deliveries::Get(named) => {
             let found = api.call(&Get::new(id_of(api, named).await?)).await?;
-            if is_json { Ok(say_json(&found)?) } else { show(api, &found).await }
+            if is_json { Ok(print_json(&found)?) } else { show(api, &found).await }
         }
         Deliveries::Resend(named) => {
             let done = api.call(&Resend::new(id_of(api, named).await?)).await?;
-            Ok(tell(&done, is_json, &cell(&done.message))?)
+            Ok(print_result(&done, is_json, &cell(&done.message))?)
         }
         Deliveries::Erase(which) => erase(api, which, is_json).await,
         Deliveries::Recover(which) => recover(api, which, is_json).await,
         Deliveries::Stats { endpoint, since } => {
             let webhook_endpoint_id = ids::optional_endpoint(api, endpoint.as_deref()).await?;
             let counted = api.call(&Count { webhook_endpoint_id, since }).await?;
-            if is_json { Ok(say_json(&counted)?) } else { show_counts(&counted) }
+            if is_json { Ok(print_json(&counted)?) } else { show_counts(&counted) }
         }
     }
 }
@@ -115,7 +118,7 @@ async fn erase(api: &Api, which: Erasure, is_json: bool) -> Result<(), Failure> 
         erased = Erased { erased: erased.erased + next.erased, ..next };
     }
     erased.message = format!("Erased: {}", erased.erased);
-    Ok(tell(&erased, is_json, &erased.message)?)
+    Ok(print_result(&erased, is_json, &erased.message)?)
 }
 
 /// Describes a period of deliveries, and their endpoint.
@@ -138,7 +141,7 @@ async fn recover(api: &Api, which: Recovery, is_json: bool) -> Result<(), Failur
     let call = Recover { webhook_endpoint_id, until, status: Some(status), outcome, workflow, ..Recover::new(since) };
     let recovering = api.call(&call).await?;
     if no_wait {
-        return Ok(tell(&recovering, is_json, &cell(&recovering.message))?);
+        return Ok(print_result(&recovering, is_json, &cell(&recovering.message))?);
     }
     recovered(api, of, &recovering.recovery_id, is_json).await
 }
@@ -161,11 +164,11 @@ async fn recovered(
         };
         let Some(mine) = counted.recoveries.into_iter().find(|one| one.recovery_id == *recovery) else {
             end_progress();
-            return Ok(say("The recovery continues in the background.")?);
+            return Ok(print_line("The recovery continues in the background.")?);
         };
         if mine.done {
             end_progress();
-            return Ok(tell(&mine, is_json, &format!("Done: {} resent.", mine.resent))?);
+            return Ok(print_result(&mine, is_json, &format!("Done: {} resent.", mine.resent))?);
         }
         if before.replace(mine.resent) != Some(mine.resent) {
             progress(&format!("{} resent so far", mine.resent));
@@ -189,18 +192,18 @@ async fn show(api: &Api, Found { delivery, payload, attempts, .. }: &Found) -> R
         ("Page", api.page(&format!("/console/deliveries/{}", cell(&delivery.delivery_id)))),
     ] {
         if !value.is_empty() {
-            say(&format!("{title}: {value}"))?;
+            print_line(&format!("{title}: {value}"))?;
         }
     }
     if !attempts.is_empty() {
-        say("")?;
+        print_line("")?;
         show_attempts(attempts)?;
     }
     match payload {
-        Some(payload) if is_for_people() => Ok(say(&format!("\n{}", indented(payload)))?),
-        Some(payload) => Ok(say(&format!("\n{}", cell(payload)))?),
-        None if delivery.erased_at.is_some() => Ok(say("\nThe payload was erased.")?),
-        None => Ok(say("\nThe payload was not stored.")?),
+        Some(payload) if is_for_people() => Ok(print_line(&format!("\n{}", indented(payload)))?),
+        Some(payload) => Ok(print_line(&format!("\n{}", cell(payload)))?),
+        None if delivery.erased_at.is_some() => Ok(print_line("\nThe payload was erased.")?),
+        None => Ok(print_line("\nThe payload was not stored.")?),
     }
 }
 
@@ -220,7 +223,7 @@ fn show_attempts(attempts: &[Attempt]) -> Result<(), Failure> {
     let Some((latest, error)) = rows.last().and_then(|latest| Some((latest, latest.last()?))) else { return Ok(()) };
     match Table::for_rows(ATTEMPTS, &rows).line(latest).contains(error.as_str()) {
         true => Ok(()),
-        false => Ok(say(&format!("\n{error}"))?),
+        false => Ok(print_line(&format!("\n{error}"))?),
     }
 }
 
@@ -237,7 +240,7 @@ fn next_attempt(at: &Timestamp) -> String {
 }
 
 fn show_counts(Counted { since, total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
-    note(&format!("Created since {} UTC ({} ago).", clock::short(since), clock::age(since)));
+    print_note(&format!("Created since {} UTC ({} ago).", clock::short(since), clock::age(since)));
     let failed = total.failed;
     let total = [
         (Status::Delivered, total.delivered),
@@ -248,16 +251,16 @@ fn show_counts(Counted { since, total, failures, complete, .. }: &Counted) -> Re
     ];
     table::print(TOTAL, &total.map(|(status, count)| vec![cell(&status), cell(&count)]))?;
     if !failures.is_empty() {
-        say("")?;
+        print_line("")?;
         let reasons = failures.iter().map(|one| vec![cell(&one.reason), cell(&one.count)]);
         table::print(REASONS, &reasons.collect::<Vec<_>>())?;
     }
     let with_reason: u32 = failures.iter().map(|one| one.count).sum();
     if with_reason < failed {
-        note(&format!("The reasons are those of the newest {with_reason} failed deliveries."));
+        print_note(&format!("The reasons are those of the newest {with_reason} failed deliveries."));
     }
     if !complete {
-        note("There are too many deliveries, so only the newest were counted.");
+        print_note("There are too many deliveries, so only the newest were counted.");
     }
     Ok(())
 }

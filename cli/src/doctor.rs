@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     http::{Answer, proxy_for, user_agent},
     identity::identity,
-    terminal::{cell, say, say_json, shown},
+    terminal::{cell, print_json, print_line, shown},
 };
 
 /// A route that responds to every caller.
@@ -70,16 +70,16 @@ pub(crate) async fn run(api: &Api, config: &Config, is_json: bool) -> Result<(),
         }
     }
     if is_json {
-        say_json(&json!({ "checks": checks }))?;
+        print_json(&json!({ "checks": checks }))?;
     } else {
         for Check { name, state, detail, hint } in &checks {
-            say(&format!("{state:<7}  {name}: {detail}"))?;
-            hint.iter().try_for_each(|hint| say(&format!("{:9}hint: {hint}", "")))?;
+            print_line(&format!("{state:<7}  {name}: {detail}"))?;
+            hint.iter().try_for_each(|hint| print_line(&format!("{:9}hint: {hint}", "")))?;
         }
     }
     match failure {
         // The failure was printed above.
-        Some(failure) => Err(failure.told()),
+        Some(failure) => Err(failure.reported()),
         None => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     failure::Failure,
     ids,
     input::{confirm, signing_secret},
-    terminal::{cell, cell_of, note, say, say_json, shown, tell},
+    terminal::{cell, cell_of, print_json, print_line, print_note, print_result, shown},
 };
 
 const SECRET: &str = "Signing secret, shown once";
@@ -36,7 +36,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
         Endpoints::List(sought) => list(api, &sought, is_json).await,
         Endpoints::Get { id } => {
             let endpoint = ids::whole_endpoint(api, &id).await?;
-            if is_json { Ok(say_json(&endpoint)?) } else { show(api, &endpoint) }
+            if is_json { Ok(print_json(&endpoint)?) } else { show(api, &endpoint) }
         }
         Endpoints::Create { url, pull, description, events, workflows, sending, headers, secret } => {
             let call = Create {
@@ -53,7 +53,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 ..Create::new()
             };
             let created = api.call(&call).await?;
-            tell(&created, is_json, &cell(&created.message))?;
+            print_result(&created, is_json, &cell(&created.message))?;
             let secret = created.signing_secret.as_ref().map_or("", Secret::reveal);
             details(is_json, &[("Endpoint", created.webhook_endpoint_id.as_str()), (SECRET, secret)])
         }
@@ -93,7 +93,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 Some(Reason::HeadersNeeded) => failure.hint("Add --header for each header, or --no-headers."),
                 _ => failure,
             })?;
-            Ok(tell(&done, is_json, &cell(&done.message))?)
+            Ok(print_result(&done, is_json, &cell(&done.message))?)
         }
         Endpoints::Enable { id } => switch(api, &id, true, is_json).await,
         Endpoints::Disable { id } => switch(api, &id, false, is_json).await,
@@ -113,14 +113,14 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
                 // The secret is printed even then, because there is no other copy of it.
                 if let Err(error) = kept {
-                    note(&format!("The secret could not be stored on this machine: {error}"));
+                    print_note(&format!("The secret could not be stored on this machine: {error}"));
                 }
             }
             if is_chosen {
-                tell(&Done { success, message: message.clone() }, is_json, &cell(&message))?;
+                print_result(&Done { success, message: message.clone() }, is_json, &cell(&message))?;
             } else {
                 let rotated = json!({ "success": success, "message": message, "signing_secret": secret });
-                tell(&rotated, is_json, &cell(&message))?;
+                print_result(&rotated, is_json, &cell(&message))?;
                 details(is_json, &[(SECRET, secret.reveal())])?;
             }
             ends_now(api, &update).await
@@ -131,7 +131,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let label = ids::label(&endpoint);
             confirm(&format!("Delete the endpoint {label}? Its pending and held deliveries will not be sent."), yes)?;
             let done = api.call(&Delete::new(endpoint.webhook_endpoint_id)).await?;
-            Ok(tell(&done, is_json, &cell(&done.message))?)
+            Ok(print_result(&done, is_json, &cell(&done.message))?)
         }
     }
 }
@@ -140,7 +140,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
 async fn switch(api: &Api, id: &str, active: bool, is_json: bool) -> Result<(), Failure> {
     let id = ids::endpoint(api, id).await?;
     let done = api.call(&Update { active: Some(active), ..Update::new(id) }).await?;
-    Ok(tell(&done, is_json, if active { "Endpoint enabled." } else { "Endpoint disabled." })?)
+    Ok(print_result(&done, is_json, if active { "Endpoint enabled." } else { "Endpoint disabled." })?)
 }
 
 /// Checks that the previous secret has ended, if it was to end now: an older service ignores the field.
@@ -159,7 +159,7 @@ async fn ends_now(api: &Api, update: &Update) -> Result<(), Failure> {
 /// Sends a test event, or a sample of another event. Without `--json`, waits for the result and prints it.
 pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is_json: bool) -> Result<(), Failure> {
     let tested = api.call(&Test { event, ..Test::new(id) }).await?;
-    tell(&tested, is_json, &cell(&tested.message))?;
+    print_result(&tested, is_json, &cell(&tested.message))?;
     if is_json {
         return Ok(());
     }
@@ -171,7 +171,7 @@ pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    note("No attempt yet. `fanfare deliveries get` shows the result later.");
+    print_note("No attempt yet. `fanfare deliveries get` shows the result later.");
     Ok(())
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is
 fn tried(attempt: &Attempt) -> Result<(), Failure> {
     let result = deliveries::result(attempt);
     if deliveries::is_delivered(attempt) {
-        return Ok(say(&format!("Result: {result} after {} ms", attempt.duration_ms))?);
+        return Ok(print_line(&format!("Result: {result} after {} ms", attempt.duration_ms))?);
     }
     let cause = attempt.detail.as_ref().or(attempt.response.as_ref()).map(|text| format!(": {}", cell(&text.trim())));
     let failure = Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or(".")));
@@ -194,7 +194,7 @@ fn tried(attempt: &Attempt) -> Result<(), Failure> {
 /// Prints more details of a response below its message, unless the output is JSON.
 fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
     for (title, value) in details.iter().filter(|(_, value)| !is_json && !value.is_empty()) {
-        say(&format!("{title}: {}", cell(value)))?;
+        print_line(&format!("{title}: {}", cell(value)))?;
     }
     Ok(())
 }
@@ -234,7 +234,7 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         ("Page", api.page(&format!("/console/endpoints/{}", cell(id)))),
     ] {
         if !value.is_empty() {
-            say(&format!("{title}: {value}"))?;
+            print_line(&format!("{title}: {value}"))?;
         }
     }
     Ok(())

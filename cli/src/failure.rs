@@ -6,7 +6,7 @@ use api::error::Reason;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::terminal::{note, note_json, shown};
+use crate::terminal::{print_note, print_note_json, shown};
 
 /// A failed command.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     /// The remedy, if it is known.
     hint: Option<String>,
     /// Whether the message has already been printed.
-    is_told: bool,
+    is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Refusal {
 
 impl Failure {
     fn new(cause: Cause, message: impl Into<String>) -> Self {
-        Self { cause, message: message.into(), hint: None, is_told: false }
+        Self { cause, message: message.into(), hint: None, is_reported: false }
     }
 
     pub(crate) fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
@@ -149,8 +149,8 @@ impl Failure {
     }
 
     /// Marks the failure as printed.
-    pub(crate) fn told(self) -> Self {
-        Self { is_told: true, ..self }
+    pub(crate) fn reported(self) -> Self {
+        Self { is_reported: true, ..self }
     }
 
     /// The remedy, if it is known.
@@ -194,7 +194,7 @@ impl Failure {
 
     /// Prints the failure to standard error, unless it was already printed or the reader has closed the pipe.
     pub(crate) fn print(&self, is_json: bool) {
-        if self.is_told || matches!(self.cause, Cause::Gone) {
+        if self.is_reported || matches!(self.cause, Cause::Gone) {
             return;
         }
         #[derive(Serialize)]
@@ -206,11 +206,11 @@ impl Failure {
         }
         let hint = self.hint.as_deref();
         if is_json {
-            note_json(&json!({ "error": Shown { code: self.code(), message: &self.message, hint } }));
+            print_note_json(&json!({ "error": Shown { code: self.code(), message: &self.message, hint } }));
             return;
         }
-        note(&format!("error: {}", self.message));
-        hint.iter().for_each(|hint| note(&format!("hint: {hint}")));
+        print_note(&format!("error: {}", self.message));
+        hint.iter().for_each(|hint| print_note(&format!("hint: {hint}")));
     }
 }
 

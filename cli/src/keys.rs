@@ -14,7 +14,7 @@ use crate::{
     ids::{self, Shortener},
     input::confirm,
     table::{self, Column},
-    terminal::{cell, say, say_json, shown, tell},
+    terminal::{cell, print_json, print_line, print_result, shown},
 };
 
 const COLUMNS: &[Column] = &[
@@ -33,7 +33,7 @@ pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), F
     match command {
         Keys::List => {
             let keys = api.call(&List::new()).await?;
-            if is_json { Ok(say_json(&keys)?) } else { list(&keys) }
+            if is_json { Ok(print_json(&keys)?) } else { list(&keys) }
         }
         Keys::Create { name, organization, scopes, expires, no_browser } => {
             let call = CreateKey {
@@ -44,14 +44,14 @@ pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), F
             };
             let issued = with_session(api, !no_browser, is_json, async |session| session.call(&call).await).await?;
             if is_json {
-                return Ok(say_json(&issued)?);
+                return Ok(print_json(&issued)?);
             }
             let expiry = match &issued.expires_at {
                 Some(expires_at) => format!("It expires at {} UTC.", clock::short(expires_at)),
                 None => "It does not expire.".to_owned(),
             };
-            say(&format!("Created the {} key {}. {expiry}", cell(&issued.kind), cell(&issued.name)))?;
-            Ok(say(&format!("Key, shown once: {}", shown(issued.key.reveal())))?)
+            print_line(&format!("Created the {} key {}. {expiry}", cell(&issued.kind), cell(&issued.name)))?;
+            Ok(print_line(&format!("Key, shown once: {}", shown(issued.key.reveal())))?)
         }
         Keys::Delete { id, yes } => {
             let keys = api.call(&List::new()).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), F
             let name = format!("{} ({}…)", cell(&key.name), cell(&key.start));
             confirm(&format!("Delete the API key {name}? It stops working immediately."), yes)?;
             let deleted = api.call(&DeleteKey::new(key.id.clone())).await?;
-            Ok(tell(&deleted, is_json, &format!("Deleted the API key {name}."))?)
+            Ok(print_result(&deleted, is_json, &format!("Deleted the API key {name}."))?)
         }
     }
 }

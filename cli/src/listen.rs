@@ -39,7 +39,7 @@ use crate::{
     failure::Failure,
     http::Network,
     targets::{Target, Targets},
-    terminal::note,
+    terminal::print_note,
 };
 
 /// The maximum number of concurrent posts.
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
     announce(&targets);
-    note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
+    print_note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
     let output = Output { is_json, has_bodies: listen.print_body, has_targets: targets.only().is_none() };
@@ -75,7 +75,7 @@ pub(crate) async fn run(
     drop(done);
     let settled = settler.await.unwrap_or_else(|error| Err(Failure::local(error.to_string())));
     if let Ok(sum) = &settled {
-        note(&format!("Stopped: {sum}."));
+        print_note(&format!("Stopped: {sum}."));
     }
     taken.and(settled.map(drop))
 }
@@ -84,12 +84,12 @@ pub(crate) async fn run(
 fn announce(targets: &Targets) {
     const STOP: &str = "Press Ctrl-C to stop.";
     if let Some(Target { url, .. }) = targets.only() {
-        return note(&format!("Forwarding to {url}. {STOP}"));
+        return print_note(&format!("Forwarding to {url}. {STOP}"));
     }
     for target in targets.iter() {
-        note(&format!("Forwarding {target} to {}.", target.url));
+        print_note(&format!("Forwarding {target} to {}.", target.url));
     }
-    note(STOP);
+    print_note(STOP);
 }
 
 /// Receives and posts events until Ctrl-C is pressed, the service returns a permanent error, or the settler ends.
@@ -104,14 +104,14 @@ async fn take(
 ) -> Result<(), Failure> {
     let (slots, mut posts, mut news) = (Arc::new(Semaphore::new(POSTS)), JoinSet::new(), News::default());
     let ended = loop {
-        while posts.len() > REFILL_LEVEL && !stop.is_asked() {
+        while posts.len() > REFILL_LEVEL && !stop.is_requested() {
             tokio::select! {
                 _ = posts.join_next() => {}
-                () = stop.asked() => {}
+                () = stop.requested() => {}
             }
         }
         while posts.try_join_next().is_some() {}
-        if stop.is_asked() || done.is_closed() {
+        if stop.is_requested() || done.is_closed() {
             break Ok(());
         }
         let limit = MAX_LEASED.saturating_sub(posts.len());
@@ -120,20 +120,20 @@ async fn take(
         let mut call = Box::pin(api.call(&receive));
         let received = tokio::select! {
             received = &mut call => received,
-            () = stop.asked() => match timeout(LAST_RECEIVE_TIMEOUT, call).await {
+            () = stop.requested() => match timeout(LAST_RECEIVE_TIMEOUT, call).await {
                 Ok(received) => received,
                 Err(_elapsed) => break Ok(()),
             },
         };
         let heard = news.hear(received);
-        heard.lines.iter().for_each(|line| note(line));
+        heard.lines.iter().for_each(|line| print_note(line));
         let pause = match heard.next {
             Next::Taken(deliveries, pause) => {
                 deliveries
                     .first()
                     .and_then(|delivery| source.outdated(config, delivery))
                     .iter()
-                    .for_each(|line| note(line));
+                    .for_each(|line| print_note(line));
                 for delivery in deliveries {
                     let (slots, poster, done, stop) = (slots.clone(), poster.clone(), done.clone(), stop.clone());
                     posts.spawn(async move {
@@ -147,13 +147,13 @@ async fn take(
         };
         tokio::select! {
             () = sleep(pause) => {}
-            () = stop.asked() => {}
+            () = stop.requested() => {}
             () = done.closed() => {}
         }
     };
     while posts.try_join_next().is_some() {}
     if !posts.is_empty() {
-        note(&format!("Stopping. Posts in progress: {}. Press Ctrl-C again to stop immediately.", posts.len()));
+        print_note(&format!("Stopping. Posts in progress: {}. Press Ctrl-C again to stop immediately.", posts.len()));
     }
     while posts.join_next().await.is_some() {}
     ended

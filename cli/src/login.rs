@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     identity::{Who, identity},
     input::hidden_line,
-    terminal::{note, say, say_json, shown, tell},
+    terminal::{print_json, print_line, print_note, print_result, shown},
 };
 
 /// Signs in, and stores an API key.
@@ -49,9 +49,9 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
             let origin = api.origin();
             let meaning =
                 format!("{}\nThen run `fanfare --api {origin} login --complete`.", request.instructions(&page));
-            tell(&request.shown(&page), is_json, &meaning)?;
+            print_result(&request.shown(&page), is_json, &meaning)?;
         } else {
-            note(&request.instructions(&page));
+            print_note(&request.instructions(&page));
         }
         if login.no_wait {
             return config.change(&api.origin(), |service| service.waiting = Some(request.into()));
@@ -77,10 +77,10 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         let _may_be_gone = signed_in.call(&DeleteKey::new(old)).await;
     }
     if !api.is_private() {
-        note("Warning: this address uses plain http, so the API key is sent unencrypted. Use https.");
+        print_note("Warning: this address uses plain http, so the API key is sent unencrypted. Use https.");
     }
     if api.has_key_of_environment() {
-        note("Warning: FANFARE_API_KEY is set, and is used instead of this login. Unset it.");
+        print_note("Warning: FANFARE_API_KEY is set, and is used instead of this login. Unset it.");
     }
     show(&who?, is_json)
 }
@@ -90,7 +90,7 @@ pub(crate) async fn logout(api: &Api, config: &mut Config, is_json: bool) -> Res
     let (service, origin) = (config.service(&api.origin()), api.origin());
     let Some(key) = service.key else {
         let nothing = json!({ "api": origin, "deleted_here": false, "deleted_at_service": false });
-        return Ok(tell(&nothing, is_json, &format!("Not signed in to {origin}."))?);
+        return Ok(print_result(&nothing, is_json, &format!("Not signed in to {origin}."))?);
     };
     let deleted = match service.key_id {
         Some(id) => api.by(Caller::Key(key)).call(&DeleteKey::new(id)).await.map(|_done| true),
@@ -119,9 +119,9 @@ pub(crate) async fn logout(api: &Api, config: &mut Config, is_json: bool) -> Res
             api.page("/console/keys")
         ),
     };
-    tell(&done, is_json, &meaning)?;
+    print_result(&done, is_json, &meaning)?;
     if api.has_key_of_environment() {
-        note("Warning: FANFARE_API_KEY is set, and is still used. Unset it.");
+        print_note("Warning: FANFARE_API_KEY is set, and is still used. Unset it.");
     }
     Ok(())
 }
@@ -132,9 +132,9 @@ pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
 
 fn show(who: &Who, is_json: bool) -> Result<(), Failure> {
     if is_json {
-        return Ok(say_json(who)?);
+        return Ok(print_json(who)?);
     }
-    Ok(say(&format!("{} at {}", who.summary(), who.api))?)
+    Ok(print_line(&format!("{} at {}", who.summary(), who.api))?)
 }
 
 fn typed_key() -> Result<Secret, Failure> {

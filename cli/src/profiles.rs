@@ -6,7 +6,7 @@ use crate::{
     config::Config,
     failure::Failure,
     table::{self, Column},
-    terminal::{cell, say, say_json},
+    terminal::{cell, print_json, print_line},
 };
 
 const COLUMNS: &[Column] = &[Column::new("PROFILE"), Column::new("SERVICE").shrinks_to(24), Column::new("STATE")];
@@ -17,10 +17,10 @@ pub(crate) fn list(config: &Config, is_json: bool) -> Result<(), Failure> {
         let known = known.iter().map(|one| {
             json!({ "profile": one.profile, "api": one.api, "signed_in": one.is_signed_in, "default": one.is_default })
         });
-        return Ok(say_json(&json!({ "profiles": known.collect::<Vec<_>>() }))?);
+        return Ok(print_json(&json!({ "profiles": known.collect::<Vec<_>>() }))?);
     }
     if known.is_empty() {
-        return Ok(say("No services yet. Sign in with `fanfare login`.")?);
+        return Ok(print_line("No services yet. Sign in with `fanfare login`.")?);
     }
     let rows = known.iter().map(|one| {
         let state = if one.is_signed_in { "signed in" } else { "signed out" };

@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     http::{Http, Network},
     ids, program,
-    terminal::{cell, fit, note, say, say_json, width},
+    terminal::{cell, fit, print_json, print_line, print_note, width},
 };
 
 const STOPPED: &str = "Stopped by Ctrl-C.";
@@ -61,7 +61,7 @@ pub(crate) async fn run(api: &Api, network: &Network, replay: Replay, is_json: b
         if let Some(job) = replay.job {
             return Err(Failure::not_found(format!("No delivery of {} found.", cell(&job))));
         }
-        note("No deliveries found.");
+        print_note("No deliveries found.");
         return Ok(());
     }
     let Replay { to, as_sent, headers, rate, insecure, .. } = replay;
@@ -105,7 +105,7 @@ async fn select(api: &Api, replay: &Replay) -> Result<Vec<DeliveryId>, Failure> 
     is_more |= found.len() > limit;
     found.truncate(limit);
     if is_more {
-        note(&format!("Only the newest {} deliveries are replayed. Use --limit for more.", found.len()));
+        print_note(&format!("Only the newest {} deliveries are replayed. Use --limit for more.", found.len()));
     }
     Ok(found.into_iter().rev().map(|delivery| delivery.delivery_id).collect())
 }
@@ -136,8 +136,8 @@ impl Replayer<'_> {
                 self.sum.skipped += 1;
                 let reason = "it is not in the log";
                 match self.is_json {
-                    true => say_json(&json!({ "delivery_id": id, "skipped": reason }))?,
-                    false => note(&format!("Skipped {}: {reason}.", cell(id))),
+                    true => print_json(&json!({ "delivery_id": id, "skipped": reason }))?,
+                    false => print_note(&format!("Skipped {}: {reason}.", cell(id))),
                 }
                 return Ok(());
             }
@@ -165,12 +165,12 @@ impl Replayer<'_> {
         self.sum.skipped += 1;
         if self.is_json {
             let Delivery { delivery_id, webhook_id, event, job_id, .. } = delivery;
-            return Ok(say_json(&json!({
+            return Ok(print_json(&json!({
                 "delivery_id": delivery_id, "webhook_id": webhook_id, "event": event, "job_id": job_id,
                 "skipped": reason, "page": page(&self.api.origin(), delivery_id),
             }))?);
         }
-        note(&format!("Skipped {} of {}: {reason}.", cell(&delivery.event), cell(&delivery.job_id)));
+        print_note(&format!("Skipped {} of {}: {reason}.", cell(&delivery.event), cell(&delivery.job_id)));
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Replayer<'_> {
         let Delivery { delivery_id, webhook_id, event, job_id, .. } = delivery;
         let page = page(&self.api.origin(), delivery_id);
         if self.is_json {
-            say_json(&json!({
+            print_json(&json!({
                 "at": clock::now(), "delivery_id": delivery_id, "webhook_id": webhook_id, "event": event,
                 "job_id": job_id, "to": self.to.as_str(), "webhook_timestamp": headers.get("webhook-timestamp"),
                 "outcome": tried.outcome(), "duration_ms": tried.took, "response": tried.response(), "page": page,
@@ -206,9 +206,9 @@ impl Replayer<'_> {
                 target: None,
                 page,
             };
-            say(&line.laid_out(width()))?;
+            print_line(&line.laid_out(width()))?;
             if let Some(answer) = tried.first_line() {
-                say(&fit(&format!("{INDENT}{answer}"), width()))?;
+                print_line(&fit(&format!("{INDENT}{answer}"), width()))?;
             }
         }
         // Other deliveries would fail for the same reason, and can be replayed later.
@@ -219,7 +219,7 @@ impl Replayer<'_> {
     }
 
     fn summarize(&self, all: usize) {
-        note(&format!(
+        print_note(&format!(
             "Replayed {} of {all}: {}. The log is unchanged.",
             self.sum.accepted + self.sum.failed,
             self.sum
@@ -227,7 +227,9 @@ impl Replayer<'_> {
         if !self.lacking.is_empty() {
             let names: Vec<_> = self.lacking.iter().map(cell).collect();
             let names = names.join(", ");
-            note(&format!("The endpoint's own headers were left out, because they are secret: {names}. Add --header."));
+            print_note(&format!(
+                "The endpoint's own headers were left out, because they are secret: {names}. Add --header."
+            ));
         }
     }
 }

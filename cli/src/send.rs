@@ -19,7 +19,7 @@ use crate::{
     calls::{Api, unreachable},
     failure::Failure,
     http::Network,
-    terminal::{cell, cell_of, tell},
+    terminal::{cell, cell_of, print_result},
 };
 
 /// A job event as sent by a producer. Raw values keep their digits, duplicates and escapes.
@@ -80,7 +80,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         return Err(Failure::local(format!("The queue rejected the event with HTTP {}: {why}", answer.status)));
     }
     let meaning = format!("Sent {} of {}.", cell(&name), cell(&send.job));
-    Ok(tell(&Sent { message_id, event }, is_json, &meaning)?)
+    Ok(print_result(&Sent { message_id, event }, is_json, &meaning)?)
 }
 
 /// A sent event, as printed for programs.

@@ -10,7 +10,7 @@ use crate::{
     args::Settings,
     calls::Api,
     failure::Failure,
-    terminal::{cell, say, say_json},
+    terminal::{cell, print_json, print_line},
 };
 
 /// Changes the given settings, and prints all of them.
@@ -32,10 +32,10 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
         None => None,
     };
     if is_json {
-        return Ok(say_json(&found)?);
+        return Ok(print_json(&found)?);
     }
     if let Some(organization) = renamed {
-        say(&format!("Name: {}", cell(&organization.name)))?;
+        print_line(&format!("Name: {}", cell(&organization.name)))?;
     }
     let status = match &found.notification_email_status {
         Open::Known(NotificationEmailStatus::Ok) => String::new(),
@@ -45,9 +45,9 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
         Open::Known(NotificationEmailStatus::Stopped) => " (stopped by its owner: no emails are sent)".to_owned(),
         status => format!(" ({}: choose another address)", cell(status)),
     };
-    say(&format!("Emails about endpoints and jobs: {}{status}", cell(&found.debug_notification_email)))?;
+    print_line(&format!("Emails about endpoints and jobs: {}{status}", cell(&found.debug_notification_email)))?;
     let job_failures = if found.disable_job_failure_notifications { "off" } else { "on" };
-    say(&format!("Emails about failed jobs: {job_failures}"))?;
+    print_line(&format!("Emails about failed jobs: {job_failures}"))?;
     let second_factor = if found.require_two_factor { "required of all members" } else { "optional" };
-    Ok(say(&format!("Second factor: {second_factor}"))?)
+    Ok(print_line(&format!("Second factor: {second_factor}"))?)
 }

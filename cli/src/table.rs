@@ -5,7 +5,7 @@ use std::io;
 
 use anstyle::AnsiColor;
 
-use crate::terminal::{fit, fit_ends, painted, say, width, width_of};
+use crate::terminal::{fit, fit_ends, painted, print_line, width, width_of};
 
 /// A column of a table.
 #[derive(Clone, Copy)]
@@ -141,8 +141,8 @@ impl<'a> Table<'a> {
 /// Prints rows below their titles.
 pub(crate) fn print(columns: &[Column], rows: &[Vec<String>]) -> io::Result<()> {
     let table = Table::for_rows(columns, rows);
-    say(&table.titles())?;
-    rows.iter().try_for_each(|row| say(&table.line(row)))
+    print_line(&table.titles())?;
+    rows.iter().try_for_each(|row| print_line(&table.line(row)))
 }
 
 /// Shrinks the widest columns until the line fits or all columns have their minimum width.

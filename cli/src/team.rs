@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     input::confirm,
     table::{self, Column},
-    terminal::{cell, note, say_json, tell},
+    terminal::{cell, print_json, print_note, print_result},
 };
 
 const COLUMNS: &[Column] = &[
@@ -43,7 +43,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
             let expires = clock::short(&invited.expires_at);
             let meaning =
                 format!("Invited {} as {role}. The invitation expires at {expires} UTC.", cell(&invited.email));
-            Ok(tell(&invited, is_json, &meaning)?)
+            Ok(print_result(&invited, is_json, &meaning)?)
         }
         Team::Cancel { email } => {
             let invitations = pending(api).await?;
@@ -51,19 +51,19 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
             let found =
                 found.ok_or_else(|| Failure::not_found(format!("No open invitation for {} found.", cell(&email))))?;
             let canceled = api.call(&CancelInvitation::new(found.id)).await?;
-            Ok(tell(&canceled, is_json, &format!("Canceled the invitation for {}.", cell(&canceled.email)))?)
+            Ok(print_result(&canceled, is_json, &format!("Canceled the invitation for {}.", cell(&canceled.email)))?)
         }
         Team::Role { member, role } => {
             let member = find(api, &member).await?;
             let changed = api.call(&ChangeRole::new(member.user_id, role)).await?;
-            Ok(tell(&changed, is_json, &format!("{} is now {role}.", cell(&changed.user.email)))?)
+            Ok(print_result(&changed, is_json, &format!("{} is now {role}.", cell(&changed.user.email)))?)
         }
         Team::Remove { member, yes } => {
             let email = find(api, &member).await?.user.email;
             let shown = cell(&email);
             confirm(&format!("Remove {shown}? This deletes the account and its API keys."), yes)?;
             let removed = api.call(&RemoveMember::new(email.as_str().to_owned())).await?;
-            Ok(tell(&removed, is_json, &format!("Removed {shown}."))?)
+            Ok(print_result(&removed, is_json, &format!("Removed {shown}."))?)
         }
     }
 }
@@ -93,7 +93,7 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
         invitations => invitations?,
     };
     if is_json {
-        return Ok(say_json(&json!({ "members": members, "total": total, "invitations": invitations }))?);
+        return Ok(print_json(&json!({ "members": members, "total": total, "invitations": invitations }))?);
     }
     let joined = members.iter().map(|one| {
         let state = format!("joined {} ago", clock::age(&one.created_at));
@@ -105,7 +105,10 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     });
     table::print(COLUMNS, &joined.chain(invited).collect::<Vec<_>>())?;
     if total > members.len() {
-        note(&format!("{} of {total} members are shown. To see the others, run `fanfare open team`.", members.len()));
+        print_note(&format!(
+            "{} of {total} members are shown. To see the others, run `fanfare open team`.",
+            members.len()
+        ));
     }
     Ok(())
 }

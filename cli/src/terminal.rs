@@ -123,27 +123,27 @@ pub(crate) fn indented(json: &str) -> String {
 }
 
 /// Prints lines to standard output. Fails if its reader has closed the pipe.
-pub(crate) fn say(text: &str) -> io::Result<()> {
+pub(crate) fn print_line(text: &str) -> io::Result<()> {
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
 /// Prints JSON on one line, with terminal control characters escaped.
-pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
-    say(&Untrusted::new(&serde_json::to_string(value)?).terminal_json())
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print_line(&Untrusted::new(&serde_json::to_string(value)?).terminal_json())
 }
 
-/// Prints JSON like [`say_json`], to standard error.
-pub(crate) fn note_json(value: &impl Serialize) {
-    note(&Untrusted::new(&serde_json::to_string(value).unwrap_or_default()).terminal_json());
+/// Prints JSON like [`print_json`], to standard error.
+pub(crate) fn print_note_json(value: &impl Serialize) {
+    print_note(&Untrusted::new(&serde_json::to_string(value).unwrap_or_default()).terminal_json());
 }
 
 /// Prints a response: as JSON for programs, or as a sentence.
-pub(crate) fn tell(answer: &impl Serialize, is_json: bool, meaning: &str) -> io::Result<()> {
-    if is_json { say_json(answer) } else { say(meaning) }
+pub(crate) fn print_result(answer: &impl Serialize, is_json: bool, meaning: &str) -> io::Result<()> {
+    if is_json { print_json(answer) } else { print_line(meaning) }
 }
 
 /// Prints a human-readable line to standard error.
-pub(crate) fn note(text: &str) {
+pub(crate) fn print_note(text: &str) {
     let _gone = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -19,7 +19,7 @@ use crate::{
     input::signing_secret,
     program::{self, Tried},
     secret::{random_hex, signatures},
-    terminal::{cell, tell},
+    terminal::{cell, print_result},
 };
 
 pub(crate) async fn run(
@@ -73,7 +73,7 @@ async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, i
     })?;
     let status = posted.status;
     let answer = json!({ "webhook_id": id, "event": trigger.event, "status_code": status, "duration_ms": took });
-    tell(&answer, is_json, &format!("{}  {status}  {took} ms", trigger.event))?;
+    print_result(&answer, is_json, &format!("{}  {status}  {took} ms", trigger.event))?;
     match posted.response {
         None => Ok(()),
         Some(response) => {

@@ -14,7 +14,7 @@ use crate::{
     calls::Api,
     failure::Failure,
     ids,
-    terminal::{cell, note, say, say_json},
+    terminal::{cell, print_json, print_line, print_note},
 };
 
 /// The maximum size of the headers, in bytes: a little more than the service accepts.
@@ -36,11 +36,11 @@ pub(crate) async fn run(api: &Api, verify: Verify, is_json: bool) -> Result<(), 
     let call = Call { computed, received_at, ..Call::new(id, headers, STANDARD.encode(body)) };
     let found = api.call(&call).await?;
     if is_json {
-        say_json(&found)?;
+        print_json(&found)?;
     } else {
         show(&found, call.computed.is_some())?;
     }
-    if found.verified { Ok(()) } else { Err(Failure::local("The request is not verified.").told()) }
+    if found.verified { Ok(()) } else { Err(Failure::local("The request is not verified.").reported()) }
 }
 
 /// Reads a file or standard input, up to this number of bytes.
@@ -54,7 +54,7 @@ fn read(file: Option<&Path>, most: usize) -> Result<Vec<u8>, Failure> {
         }
         None => {
             if io::stdin().is_terminal() {
-                note("Reading the request from the terminal, up to Ctrl-D.");
+                print_note("Reading the request from the terminal, up to Ctrl-D.");
             }
             io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
         }
@@ -85,20 +85,20 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 fn show(found: &Verification, has_computed: bool) -> Result<(), Failure> {
-    say(if found.verified { "Verified." } else { "Not verified." })?;
+    print_line(if found.verified { "Verified." } else { "Not verified." })?;
     for valid in &found.valid {
-        say(&format!("{INDENTATION}{}", described(valid)))?;
+        print_line(&format!("{INDENTATION}{}", described(valid)))?;
     }
     for cause in &found.causes {
         show_finding(cause)?;
     }
     if found.verified && !has_computed {
-        note(
+        print_note(
             "hint: If your code rejects this request, its mistake is elsewhere: pass the signature that it computed, with --computed.",
         );
     }
     for remark in &found.remarks {
-        say(&format!("Note: {}", cell(&remark.message)))?;
+        print_line(&format!("Note: {}", cell(&remark.message)))?;
     }
     Ok(())
 }
@@ -115,14 +115,14 @@ fn described(Valid { scheme, secret, key }: &Valid) -> String {
 }
 
 fn show_finding(found: &Finding) -> Result<(), Failure> {
-    say(&format!("{}: {}", cell(&found.cause), cell(&found.message)))?;
+    print_line(&format!("{}: {}", cell(&found.cause), cell(&found.message)))?;
     if let (Some(at), Some(sent), Some(seen)) = (found.at, &found.sent, &found.seen) {
-        say(&format!("{INDENTATION}from byte {at}"))?;
-        say(&format!("{INDENTATION}sent: {}", cell(sent)))?;
-        say(&format!("{INDENTATION}seen: {}", cell(seen)))?;
+        print_line(&format!("{INDENTATION}from byte {at}"))?;
+        print_line(&format!("{INDENTATION}sent: {}", cell(sent)))?;
+        print_line(&format!("{INDENTATION}seen: {}", cell(seen)))?;
     }
     if let Some(id) = &found.delivery_id {
-        say(&format!("{INDENTATION}delivery: {}", cell(id)))?;
+        print_line(&format!("{INDENTATION}delivery: {}", cell(id)))?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::{
     clock, deliveries,
     event_line::page,
     failure::Failure,
-    terminal::{cell, indented, is_for_people, note, painted, say, say_json, shown},
+    terminal::{cell, indented, is_for_people, painted, print_json, print_line, print_note, shown},
 };
 
 /// The time before the command that later searches cover.
@@ -67,14 +67,14 @@ pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) 
         let requested = match waiting.search(recent.as_ref().filter(|_| !is_first && !is_last)).await {
             Ok(()) => {
                 if mem::take(&mut is_down) {
-                    note("The service is reachable again.");
+                    print_note("The service is reachable again.");
                 }
                 Duration::ZERO
             }
             Err(error) if is_first || is_last || !error.is_passing() => return Err(error),
             Err(error) => {
                 if !mem::replace(&mut is_down, true) {
-                    note(&format!("{error} Retrying."));
+                    print_note(&format!("{error} Retrying."));
                 }
                 error.retry_after().unwrap_or_default()
             }
@@ -117,11 +117,11 @@ impl JobWait<'_> {
 
     /// Says what the command waits for, and if no endpoint would get it.
     async fn announce(&self) {
-        note(&format!("Waiting for {}. Press Ctrl-C to stop.", list(&self.left)));
+        print_note(&format!("Waiting for {}. Press Ctrl-C to stop.", list(&self.left)));
         // A key without the scope for this call can wait as well.
         let Ok(listed) = self.api.call(&ListEndpoints::new()).await else { return };
         if !listed.webhook_endpoints.iter().any(is_for_jobs) {
-            note("No endpoint gets events of jobs, so only a job with a callback can be found.");
+            print_note("No endpoint gets events of jobs, so only a job with a callback can be found.");
         }
     }
 
@@ -192,7 +192,7 @@ impl Finished {
         };
         let Delivery { delivery_id, job_id, workflow, created_at, .. } = &self.delivery;
         if is_json {
-            return Ok(say_json(&json!({
+            return Ok(print_json(&json!({
                 "job_id": job_id, "status": status, "workflow": workflow, "created_at": created_at,
                 "is_payload_kept": self.body.is_some(), "result": body.get("result"), "error": body.get("error"),
                 "delivery_id": delivery_id, "page": page(&api.origin(), delivery_id),
@@ -203,8 +203,8 @@ impl Finished {
         let job = cell(job_id);
         if is_for_people() {
             let color = if self.event == EventName::Failed { AnsiColor::Red } else { AnsiColor::Green };
-            return Ok(say(&format!("{}  {job}\n{}", painted(status, color), indented(value)))?);
+            return Ok(print_line(&format!("{}  {job}\n{}", painted(status, color), indented(value)))?);
         }
-        Ok(say(&format!("{status}  {job}  {}", shown(value)))?)
+        Ok(print_line(&format!("{status}  {job}  {}", shown(value)))?)
     }
 }

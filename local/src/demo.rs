@@ -45,7 +45,7 @@ pub(crate) async fn run(has_colors: bool) -> Result<()> {
     let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
     say("From sign-up to a signed webhook, and a failed delivery that is resent.\n");
     let stack = Stack::start(Options::default()).await?;
-    let told = tokio::time::timeout(TIME_LIMIT, story.tell(&stack)).await.context("the demo took too long");
+    let told = tokio::time::timeout(TIME_LIMIT, story.run_steps(&stack)).await.context("the demo took too long");
     stack.stop().await;
     told?
 }
@@ -57,7 +57,7 @@ struct Story {
 }
 
 impl Story {
-    async fn tell(&self, stack: &Stack) -> Result<()> {
+    async fn run_steps(&self, stack: &Stack) -> Result<()> {
         let (tenant, key) = self.become_customer(stack).await?;
         self.deliver(stack, &tenant, &key).await?;
         say(&format!("\nNext, run `{} --memory --demo-data` and open the link that it prints:", program()));

@@ -77,7 +77,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
     };
     let tenant = if is_new { Some(live(&tools).await?) } else { None };
     // Repeated in each run: the inbox is in memory only, even if the tables are in files.
-    endpoints::ALL.iter().try_for_each(|endpoint| endpoint.tell(tools.inbox))?;
+    endpoints::ALL.iter().try_for_each(|endpoint| endpoint.configure(tools.inbox))?;
     tools.inbox.keep(true);
     if let Some(tenant) = tenant {
         for job in jobs::newest() {

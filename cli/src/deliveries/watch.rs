@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     ids::Shortener,
     table::Table,
-    terminal::{is_for_people, note, say, say_json},
+    terminal::{is_for_people, print_json, print_line, print_note},
 };
 
 /// The interval between calls.
@@ -44,7 +44,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
     let columns = columns(WHEN);
     let table = Table::for_rows(&columns, &[TYPICAL.map(ToOwned::to_owned).to_vec()]);
     if !is_json {
-        say(&table.titles())?;
+        print_line(&table.titles())?;
     }
     loop {
         let page = match is_first {
@@ -54,7 +54,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
         match page {
             Ok(Listed { deliveries: page, next_cursor: more }) => {
                 if std::mem::take(&mut is_down) {
-                    note("The service is reachable again.");
+                    print_note("The service is reachable again.");
                 }
                 // Deliveries that are older than the first page are not watched.
                 if let (true, Some(_), Some(oldest)) = (is_first, more, page.last()) {
@@ -67,14 +67,14 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
                 }
                 for delivery in news {
                     match is_json {
-                        true => say_json(delivery)?,
-                        false => say(&table.line(&rows.row(delivery, when(&delivery.created_at))))?,
+                        true => print_json(delivery)?,
+                        false => print_line(&table.line(&rows.row(delivery, when(&delivery.created_at))))?,
                     }
                 }
             }
             Err(error) if error.is_passing() => {
                 if !std::mem::replace(&mut is_down, true) {
-                    note(&format!("{error} Retrying."));
+                    print_note(&format!("{error} Retrying."));
                 }
             }
             Err(error) => return Err(error),

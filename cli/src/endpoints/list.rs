@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     ids::{self, Shortener},
     table::{self, Column},
-    terminal::{cell, cell_of, is_for_people, say, say_json},
+    terminal::{cell, cell_of, is_for_people, print_json, print_line},
 };
 
 const COLUMNS: &[Column] = &[
@@ -26,12 +26,12 @@ pub(super) async fn list(api: &Api, sought: &Sought, is_json: bool) -> Result<()
     let all = listed.webhook_endpoints.len();
     listed.webhook_endpoints.retain(|endpoint| is_meant(endpoint, sought));
     if is_json {
-        return Ok(say_json(&listed)?);
+        return Ok(print_json(&listed)?);
     }
     let endpoints = &listed.webhook_endpoints;
     match (all, endpoints.len()) {
-        (0, _) => return Ok(say("No endpoints yet. Create one with `fanfare endpoints create URL`.")?),
-        (_, 0) => return Ok(say(&format!("No endpoints match. `fanfare endpoints list` shows all {all}."))?),
+        (0, _) => return Ok(print_line("No endpoints yet. Create one with `fanfare endpoints create URL`.")?),
+        (_, 0) => return Ok(print_line(&format!("No endpoints match. `fanfare endpoints list` shows all {all}."))?),
         _ => {}
     }
     let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));

@@ -21,7 +21,7 @@ use crate::{
     ids,
     login::machine,
     secret,
-    terminal::{cell, note},
+    terminal::{cell, print_note},
 };
 
 /// The start of the description of every endpoint that `listen` creates.
@@ -59,7 +59,9 @@ impl Source {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                note("Another `fanfare listen` receives from this endpoint. Each event goes to only one of them.");
+                print_note(
+                    "Another `fanfare listen` receives from this endpoint. Each event goes to only one of them.",
+                );
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
@@ -90,21 +92,21 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     if let Some(since) = &listen.since {
         let recover = Recover { webhook_endpoint_id: Some(id.clone()), ..Recover::new(since.clone()) };
         api.call(&Recover { status: Some(Missed::Failed), ..recover }).await?;
-        note(&format!("Deliveries that failed since {since} are resent within the next minute."));
+        print_note(&format!("Deliveries that failed since {since} are resent within the next minute."));
     }
     let secret = config.service(&api.origin()).secrets.remove(&id);
     if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
-        note(
+        print_note(
             "Another machine created this endpoint. If `fanfare listen` runs there too, each event goes to only one \
             of them.",
         );
     }
     if listen.print_secret {
         match &secret {
-            Some(secret) => note(&format!("Signing secret: {}", secret.reveal())),
+            Some(secret) => print_note(&format!("Signing secret: {}", secret.reveal())),
             None => {
                 let why = "The signing secret is not stored on this machine. Create a new one with";
-                note(&format!("{why} `fanfare endpoints rotate {id}`."));
+                print_note(&format!("{why} `fanfare endpoints rotate {id}`."));
             }
         }
     }
@@ -122,7 +124,7 @@ async fn reuse(api: &Api, endpoint: &Endpoint, listen: &Listen) -> Result<Endpoi
     if let Some(wanted) = events(&listen.events).filter(|wanted| *wanted != now) {
         api.call(&Update { events: Some(wanted), ..Update::new(id.clone()) }).await?;
     }
-    note(&format!("Receiving from endpoint {} ({}).", cell(&text(endpoint)), cell(&id)));
+    print_note(&format!("Receiving from endpoint {} ({}).", cell(&text(endpoint)), cell(&id)));
     Ok(id)
 }
 
@@ -134,7 +136,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     config.change(&api.origin(), |service| {
         service.secrets.extend(made.signing_secret.map(|secret| (id.clone(), secret)));
     })?;
-    note(&format!("Your organization now has the pull endpoint {name} ({}).", cell(&id)));
+    print_note(&format!("Your organization now has the pull endpoint {name} ({}).", cell(&id)));
     Ok(id)
 }
 
@@ -150,13 +152,15 @@ async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], m
         let (id, name) = (&endpoint.webhook_endpoint_id, cell(&text(endpoint)));
         match api.call(&Delete::new(id.clone())).await {
             Ok(_) => {
-                note(&format!("Deleted endpoint {name}, which was unused for a day. Its deliveries stay in the log."));
+                print_note(&format!(
+                    "Deleted endpoint {name}, which was unused for a day. Its deliveries stay in the log."
+                ));
                 let forgotten = config.change(&api.origin(), |service| drop(service.secrets.remove(id)));
                 if let Err(error) = forgotten {
-                    note(&error.to_string());
+                    print_note(&error.to_string());
                 }
             }
-            Err(error) => note(&format!("Could not delete the unused endpoint {name}: {error}")),
+            Err(error) => print_note(&format!("Could not delete the unused endpoint {name}: {error}")),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     ids,
     program::Tried,
-    terminal::{cell, fit, note, say, say_json, width},
+    terminal::{cell, fit, print_json, print_line, print_note, width},
 };
 
 pub(super) struct Show {
@@ -99,13 +99,13 @@ impl Show {
         if let Some(line) = line.as_object_mut().filter(|_| self.output.has_bodies) {
             line.insert("body".to_owned(), json!(body));
         }
-        Ok(say_json(&line)?)
+        Ok(print_json(&line)?)
     }
 
     fn person(&mut self, Done { delivery, tried, .. }: &Done, settled: Option<Settled>) -> Result<(), Failure> {
         let (event, job, width) = (cell(&delivery.event), cell(&delivery.job_id), width());
         let Some((target, tried)) = tried else {
-            note(&format!("Released {event} of {job}. It will be received again."));
+            print_note(&format!("Released {event} of {job}. It will be received again."));
             return Ok(());
         };
         let line = EventLine {
@@ -119,26 +119,26 @@ impl Show {
             target: self.output.has_targets.then(|| target.to_string()),
             page: page(&self.origin, &delivery.delivery_id),
         };
-        say(&line.laid_out(width))?;
+        print_line(&line.laid_out(width))?;
         let next = settled.as_ref().and_then(|settled| settled.next_attempt_at.as_ref()).and_then(clock::until);
         let below = [next.map(|wait| format!("retry in {wait}")), tried.first_line()];
         let below: Vec<_> = below.into_iter().flatten().collect();
         if !below.is_empty() {
-            say(&fit(&format!("{INDENT}{}", below.join(": ")), width))?;
+            print_line(&fit(&format!("{INDENT}{}", below.join(": ")), width))?;
         }
         if self.output.has_bodies {
-            say(&format!("{INDENT}{}", cell(&delivery.body)))?;
+            print_line(&format!("{INDENT}{}", cell(&delivery.body)))?;
         }
         match tried.hint(&target.url, &target.option()) {
             None => drop(self.hinted.remove(&target.url)),
             Some(hint) if self.hinted.get(&target.url) == Some(&hint) => {}
             Some(hint) => {
-                note(&format!("hint: {hint}"));
+                print_note(&format!("hint: {hint}"));
                 self.hinted.insert(target.url.clone(), hint);
             }
         }
         if let Some(fault) = fault(settled.as_ref().map(|settled| &settled.result)) {
-            note(&format!("{} {fault}", line.job));
+            print_note(&format!("{} {fault}", line.job));
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Poster {
     pub(super) async fn post(&self, delivery: LeasedDelivery, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
         let slot = tokio::select! {
             biased;
-            () = stop.asked() => None,
+            () = stop.requested() => None,
             slot = slots.acquire() => slot.ok(),
         };
         let target = self.targets.getting(&delivery.event.to_string(), &delivery.body);

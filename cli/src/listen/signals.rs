@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-use crate::terminal::note;
+use crate::terminal::print_note;
 
 /// The conventional exit code after SIGINT.
 const SIGINT_EXIT_CODE: i32 = 130;
@@ -16,21 +16,21 @@ impl Stop {
     pub(super) fn watch() -> Self {
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
-            asked().await;
+            requested().await;
             let _ended = stop.send(true);
-            asked().await;
-            note("Stopped immediately. Unsettled events will be received again after a minute.");
+            requested().await;
+            print_note("Stopped immediately. Unsettled events will be received again after a minute.");
             std::process::exit(SIGINT_EXIT_CODE);
         });
         Self(stopped)
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Waits for the first signal.
-    pub(super) async fn asked(&mut self) {
+    pub(super) async fn requested(&mut self) {
         if self.0.wait_for(|is_stopped| *is_stopped).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -38,7 +38,7 @@ impl Stop {
 }
 
 #[cfg(unix)]
-async fn asked() {
+async fn requested() {
     use tokio::signal::unix::{SignalKind, signal};
     // The terminal sends SIGHUP when it closes.
     let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
@@ -54,7 +54,7 @@ async fn asked() {
 }
 
 #[cfg(windows)]
-async fn asked() {
+async fn requested() {
     use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close};
     // Windows sends Ctrl-Close when the terminal closes, and then waits a few seconds for the process.
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut close)) = (ctrl_c(), ctrl_break(), ctrl_close()) else {

@@ -17,7 +17,7 @@ use crate::{
     input::{can_confirm, confirm},
     login::issue,
     table::{self, Column},
-    terminal::{cell, note, say, say_json, tell},
+    terminal::{cell, print_json, print_line, print_note, print_result},
 };
 
 const COLUMNS: &[Column] = &[
@@ -34,10 +34,10 @@ pub(super) async fn list(api: &Api, has_browser: bool, is_json: bool) -> Result<
         with_session(api, has_browser, is_json, async |session| session.call(&ReceivedInvitations::new()).await)
             .await?;
     if is_json {
-        return Ok(say_json(&received)?);
+        return Ok(print_json(&received)?);
     }
     if received.is_empty() {
-        return Ok(say("No invitations found.")?);
+        return Ok(print_line("No invitations found.")?);
     }
     let shortener = Shortener::for_ids(received.iter().map(|one| one.id.as_str()));
     let rows = received.iter().map(|one| {
@@ -104,17 +104,17 @@ pub(super) async fn accept(
             service.key = Some(key);
             service.key_id = Some(id);
         })?,
-        Some(Err(error)) => note(&format!(
+        Some(Err(error)) => print_note(&format!(
             "This machine's API key no longer works, and issuing a new one failed: {error} Run `fanfare login`."
         )),
         None if api.has_key_of_environment() => {
-            note("If the key in FANFARE_API_KEY is your personal key, it no longer works. Set another one.");
+            print_note("If the key in FANFARE_API_KEY is your personal key, it no longer works. Set another one.");
         }
         None => {}
     }
     let meaning =
         format!("{} is now {} of {organization}.", cell(&accepted.member.user.email), cell(&accepted.member.role));
-    Ok(tell(&accepted, is_json, &meaning)?)
+    Ok(print_result(&accepted, is_json, &meaning)?)
 }
 
 pub(super) async fn decline(api: &Api, typed: Option<&str>, has_browser: bool, is_json: bool) -> Result<(), Failure> {
@@ -124,7 +124,7 @@ pub(super) async fn decline(api: &Api, typed: Option<&str>, has_browser: bool, i
         Ok((session.call(&RejectInvitation::new(invitation.id)).await?, organization))
     })
     .await?;
-    Ok(tell(&declined, is_json, &format!("Declined the invitation from {organization}."))?)
+    Ok(print_result(&declined, is_json, &format!("Declined the invitation from {organization}."))?)
 }
 
 /// Finds the invitation with this id, or from the organization with this slug. If neither is given, finds the only

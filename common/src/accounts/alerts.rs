@@ -66,7 +66,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell(user, mail, now).await;
+        self.notify(user, mail, now).await;
     }
 
     /// Notifies `user` that a link from an email was used to choose a new password. The link proves that the address is
@@ -118,7 +118,7 @@ impl Alerts {
         ]);
         let mail = Mail::new("Your password was changed", &parts, &[Part::text(WHY)]);
         let verified = User { email_verified: true, ..user.clone() };
-        self.tell(&verified, mail, now).await;
+        self.notify(&verified, mail, now).await;
     }
 
     /// Notifies `user` that an API key was created on `device`. Like key lists, the email shows the key's first
@@ -153,7 +153,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell_within(CREDENTIAL_ALERT, user, mail, now).await;
+        self.notify_within(CREDENTIAL_ALERT, user, mail, now).await;
     }
 
     /// Notifies `user` that the client that requested `login` is signed in.
@@ -168,7 +168,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell_within(CREDENTIAL_ALERT, user, mail, now).await;
+        self.notify_within(CREDENTIAL_ALERT, user, mail, now).await;
     }
 
     /// Notifies `inviter` that they invited `email` to their organization as an owner, who can remove them.
@@ -186,7 +186,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell_within(OWNER_ALERT, inviter, mail, now).await;
+        self.notify_within(OWNER_ALERT, inviter, mail, now).await;
     }
 
     /// Notifies `user` of a change to their second factor, made on `device`.
@@ -243,7 +243,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell(user, mail, now).await;
+        self.notify(user, mail, now).await;
     }
 
     /// Notifies `user` that their account moved to `organization`, as requested on `device`.
@@ -272,7 +272,7 @@ impl Alerts {
             ],
             &[Part::text(WHY)],
         );
-        self.tell(user, mail, now).await;
+        self.notify(user, mail, now).await;
     }
 
     /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave are
@@ -294,14 +294,14 @@ impl Alerts {
             ],
             &[Part::text("You received this email because this was your account's address.")],
         );
-        self.tell(member, mail, now).await;
+        self.notify(member, mail, now).await;
     }
 
-    async fn tell(&self, user: &User, mail: Mail, now: Timestamp) {
-        self.tell_within(ALERT, user, mail, now).await;
+    async fn notify(&self, user: &User, mail: Mail, now: Timestamp) {
+        self.notify_within(ALERT, user, mail, now).await;
     }
 
-    async fn tell_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
+    async fn notify_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
         if !user.email_verified {
             return;
         }

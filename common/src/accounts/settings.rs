@@ -83,7 +83,7 @@ impl Settings {
                     self.requirement.copy(id, is_required).await?;
                 }
                 let after = before.clone().changed(change);
-                let notified = self.tell(&before, &after, base).await;
+                let notified = self.notify(&before, &after, base).await;
                 metrics::upkeep("notifying the addresses of a change", notified);
                 return Ok(after);
             }
@@ -103,7 +103,7 @@ impl Settings {
 
     /// If the notification address has changed, sends emails to the old and the new address, except to one whose owner
     /// stopped them. An address whose owner has not agreed gets no email if it has got too many.
-    async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) -> Result<()> {
+    async fn notify(&self, before: &Organization, after: &Organization, base: &BaseUrl) -> Result<()> {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {
             return Ok(());

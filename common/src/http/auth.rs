@@ -140,14 +140,14 @@ impl People {
         if !call.before_two_factor {
             user.check_two_factor()?;
         }
-        note(self.sessions.note_use(&session, Timestamp::now()).await);
+        log_failure(self.sessions.note_use(&session, Timestamp::now()).await);
         Ok(Some(SignedIn { user, session }))
     }
 }
 
 /// Logs a failure to record the use of a credential. The call succeeds anyway.
-fn note(noted: Result<()>) {
-    metrics::upkeep("identifying the caller", noted);
+fn log_failure(result: Result<()>) {
+    metrics::upkeep("identifying the caller", result);
 }
 
 crate::from_env! {
@@ -175,7 +175,7 @@ impl Callers {
             return Ok(None);
         };
         let Some((key, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
-        note(self.keys.note_use(&key, call.client, now).await);
+        log_failure(self.keys.note_use(&key, call.client, now).await);
         if call.needed == Needed::Undeclared && key.permissions.scopes().is_some() {
             return Err(Error::SessionRequired);
         }

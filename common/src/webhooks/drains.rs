@@ -46,7 +46,7 @@ impl Drains {
     }
 
     /// Continues the drain of `message`, which holds `lock`, at `at` and after the receiver `last`.
-    pub async fn go_on(
+    pub async fn continue_drain(
         &self,
         message: &DrainMessage,
         last: Option<Receiver>,

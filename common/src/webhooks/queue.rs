@@ -264,7 +264,7 @@ impl Retries {
     /// Shortens the time until messages from the queue with this ARN are received again, because they could not be
     /// handled. `received` contains the receipt handle of each and the number of times that it has been received. The
     /// messages of drains keep their time, because a round may be running.
-    pub async fn soon(&self, arn: &str, received: &[(&str, u32)]) {
+    pub async fn shorten_wait(&self, arn: &str, received: &[(&str, u32)]) {
         let Some(url) = [&self.events, &self.due].into_iter().find(|url| is_url_of(url, arn)) else { return };
         let entries = received.iter().enumerate().filter_map(|(index, (handle, receives))| {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(index.to_string());
@@ -285,7 +285,7 @@ impl SharedQueue {
     /// message cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
         // A pull delivery is never due soon, and does not need a message.
-        let due = DueAttempt::soon(tenant, delivery, now);
+        let due = DueAttempt::delayable(tenant, delivery, now);
         for error in send_due(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);
         }

@@ -56,7 +56,7 @@ impl Recoveries {
         let end = end.min(Instant::now() + RUN_TIME);
         let mut throttled = 0;
         while Instant::now() < end {
-            match self.turn(tenant, id, Timestamp::now(), end).await {
+            match self.resend_page(tenant, id, Timestamp::now(), end).await {
                 Ok(RecoveryStep::More) => throttled = 0,
                 Ok(RecoveryStep::Done | RecoveryStep::Waits) => return Ok(()),
                 Err(Error::Busy) if throttled < MAX_THROTTLED_PAGES => throttled += 1,
@@ -70,7 +70,13 @@ impl Recoveries {
     ///
     /// # Errors
     /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery should wait.
-    pub async fn turn(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp, end: Instant) -> Result<RecoveryStep> {
+    pub async fn resend_page(
+        &self,
+        tenant: &TenantId,
+        id: RecoveryId,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<RecoveryStep> {
         let Some(mut recovery) = self.log.take_recovery(tenant, id, now).await? else { return Ok(RecoveryStep::Waits) };
         let turn = self.resend(tenant, &mut recovery, now, end).await;
         // Saved after an error, too: the resent deliveries are pending now, so a repeated page would not find them.
@@ -102,7 +108,7 @@ impl Recoveries {
             let (resent, rest) = self.log.resend_missed(tenant, recovery, &page.ids, due, now).await;
             // Before the messages, whose attempts wait for the receivers. Without it, they only wait longer.
             let expected = self.expect(tenant, &endpoints, &resent, now).await;
-            let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
+            let due = resent.iter().filter_map(|delivery| DueAttempt::delayable(tenant, delivery, now));
             let refused = self.queues.send_again(due.collect(), Duration::ZERO, now, end).await;
             if refused > 0 {
                 // SQS would probably reject the messages of the next page, too.

@@ -39,7 +39,7 @@ pub(crate) fn sign_in() -> Route<App> {
 }
 
 pub(crate) fn get() -> Route<App> {
-    Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
+    Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), current)
         .before_two_factor()
         .any_scope()
         .summary(
@@ -227,7 +227,7 @@ async fn start(app: Arc<App>, call: Call<(), Recorder>, input: Credentials) -> R
     )
 }
 
-async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
+async fn current(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
     Ok(call.caller.and_then(|Caller { by, .. }| match by {
         By::Session { user, session } => {
             let session = SessionView { id: session.id.to_string(), expires_at: Some(session.expires_at) };

@@ -78,7 +78,7 @@ pub(crate) fn remove() -> Route<App> {
 }
 
 pub(crate) fn leave() -> Route<App> {
-    Route::post("/api/auth/organization/leave", Session, Own::read, go)
+    Route::post("/api/auth/organization/leave", Session, Own::read, leave_organization)
         .records(&[Action::MemberLeft])
         .summary(
             "Removes the caller from the organization, deletes their account and immediately ends its sessions and \
@@ -225,7 +225,7 @@ async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Resul
     Ok(Removed { member: member.into() })
 }
 
-async fn go(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Own) -> Result<WithCookies<Member>> {
+async fn leave_organization(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Own) -> Result<WithCookies<Member>> {
     let user = &call.caller.user;
     check(&user.organization, input.organization.as_ref())?;
     let member = app.departures.remove(&call.recorder, user, &MemberIdOrEmail::Id(user.id)).await?;

@@ -38,7 +38,7 @@ use crate::{app::App, live_updates};
 
 pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[&FILTERS[..], &REST].concat()));
-    Route::get(PATH, VerifiedPerson, read, open)
+    Route::get(PATH, VerifiedPerson, read, get_page)
         .summary("Shows the deliveries, newest first, with filters. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
         .redirects()
@@ -52,7 +52,7 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     // Links in emails and links from version 0.1.0 carry the job in a separate field.
     let link = link.or("q", "job_id");

@@ -21,13 +21,13 @@ use crate::{app::App, live_updates::LIVE};
 const PATH: &str = "/console/deliveries/{id}";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE, DID])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE, DID])), get_page)
         .summary("Shows a delivery with its payload and its attempts. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&actions::FIELDS)), actions::act)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&actions::FIELDS)), actions::post_form)
         .summary(
             "Resends or erases the delivery, as `deliveries/resend` and `deliveries/erase` do, and shows the result.",
         )
@@ -41,6 +41,6 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     page(&app, &call.caller.organization, &id(&link)?, &link, None).await
 }

@@ -39,7 +39,7 @@ const FIELDS: [(&str, &str); 8] = [
 ];
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), get_page)
         .summary(
             "Shows an endpoint: its state, its last 24 hours, and the forms that change it. Opening the page changes \
              nothing.",
@@ -52,7 +52,7 @@ pub(crate) fn submit() -> Route<App, People> {
         PATH,
         VerifiedPerson,
         |_, fields| Ok(fields.typed(&[&actions::FIELDS, settings::FIELDS].concat())),
-        actions::act,
+        actions::post_form,
     )
     .records(&[
         Action::WebhookUpdated,
@@ -75,7 +75,7 @@ pub(crate) fn submit() -> Route<App, People> {
     .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, id) = (&call.caller.organization, id(&link)?);
     if link.get("confirm") == "recover" {
         return confirmations::page(&app, tenant, id, &link).await;

@@ -38,7 +38,7 @@ const AGAIN: &str = "Enter them again: headers are secret, so they are not shown
                      “authorization: Bearer …”";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[KIND])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[KIND])), get_page)
         .summary("Shows the form for a new endpoint. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -78,7 +78,7 @@ fn kind(form: &Typed) -> Kind {
     parse_name(form.get("kind")).unwrap_or(Kind::Push)
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let values = settings::initial();
     let empty = Shown { values: &values, kind: kind(&link), is_new: true, headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await

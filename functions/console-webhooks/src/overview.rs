@@ -51,13 +51,13 @@ pub(crate) fn show() -> Route<App, People> {
         "/console",
         VerifiedPerson,
         |_, fields| Ok(fields.typed(&[&selection::FIELDS[..], &FIELDS].concat())),
-        open,
+        get_page,
     )
     .summary("Shows the endpoints, with their deliveries in the last 24 hours. Endpoints with problems come first.")
     .faults(&[Fault::EmailNotVerified])
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
     // Of the endpoints with the same urgency, those that are retrying and those with recent errors come first.

@@ -43,7 +43,7 @@ const SUBMIT: [(&str, &str); 1] =
 const MAX_NAMED: usize = 50;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&SHOW)), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&SHOW)), get_page)
         .summary("Names all failed deliveries and asks for confirmation to resend them, or shows the progress.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -133,7 +133,7 @@ impl Unfinished {
     }
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let tenant = &call.caller.organization;
     match link.get("id") {
         "" => confirmation(&app, tenant).await,

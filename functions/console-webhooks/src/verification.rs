@@ -35,7 +35,7 @@ const FIELDS: [(&str, &str); 5] = [
 const SHOWN_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID])), get_page)
         .summary("Shows the form for a request that does not verify. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
@@ -54,7 +54,7 @@ pub(crate) fn path(endpoint: EndpointId) -> String {
     format!("/console/verify/{endpoint}")
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     page(&app, &call, &link, None).await
 }
 

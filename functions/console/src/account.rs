@@ -28,7 +28,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, columns, console, go_on, invited, received, role_name, tick},
+    frame::{NO_FORM, Sent, columns, console, invited, received, redirect_to, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -60,12 +60,12 @@ const DONE: [(&str, &str); 7] = [
 ];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .summary("Shows the signed-in user's account and sessions.")
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .records(&[
             Action::UserRenamed,
             Action::EmailRequested,
@@ -91,11 +91,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => verify(&app, &call, HERE).await,
         "name" => rename(&app, &call, &form).await,
@@ -116,16 +116,16 @@ async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Resu
 pub(crate) async fn verify(app: &App, call: &Call<SignedIn, Recorder>, here: &str) -> Result<Reply> {
     let user = &call.caller.user;
     if user.email_verified {
-        return Ok(go_on(here, "confirmed"));
+        return Ok(redirect_to(here, "confirmed"));
     }
     app.send_confirmation(user, &call.base).await?;
-    Ok(go_on(here, "mailed"))
+    Ok(redirect_to(here, "mailed"))
 }
 
 async fn rename(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let name = form.read(|fields| fields.text("name", Name::parse))?;
     app.users.rename(&call.recorder, &call.caller.user, &name).await?;
-    Ok(go_on(HERE, "named"))
+    Ok(redirect_to(HERE, "named"))
 }
 
 async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
@@ -136,7 +136,7 @@ async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) 
     };
     let email = form.read(|fields| fields.text("newEmail", other))?;
     app.email_changes.request(&call.recorder, user, session, &email, &call.base, Timestamp::now()).await?;
-    Ok(go_on(HERE, "asked"))
+    Ok(redirect_to(HERE, "asked"))
 }
 
 async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
@@ -154,12 +154,12 @@ async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &Type
 async fn end_session(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let session = form.read(|fields| fields.text("session", IdOrToken::parse))?;
     app.sessions.revoke(&call.recorder, &call.caller.user, &session).await?;
-    Ok(go_on(HERE, "ended"))
+    Ok(redirect_to(HERE, "ended"))
 }
 
 async fn end_others(app: &App, call: &Call<SignedIn, Recorder>) -> Result<Reply> {
     app.sessions.revoke_others(&call.recorder, &call.caller.user, &call.caller.session).await?;
-    Ok(go_on(HERE, "others"))
+    Ok(redirect_to(HERE, "others"))
 }
 
 async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
@@ -167,13 +167,13 @@ async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
     let user = &call.caller.user;
     app.sign_ins.confirm(user, password, Timestamp::now()).await?;
     app.departures.remove(&call.recorder, user, &MemberIdOrEmail::Id(user.id)).await?;
-    Ok(gone(call))
+    Ok(redirect_deleted(call))
 }
 
 async fn delete(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
     let password = confirmed(form)?;
     app.deletions.delete(&call.recorder, &call.caller.user, &app.sign_ins, password, Timestamp::now()).await?;
-    Ok(gone(call))
+    Ok(redirect_deleted(call))
 }
 
 /// Reads the password and the checkbox that confirm the deletion of the account.
@@ -186,7 +186,7 @@ fn confirmed(form: &Typed) -> Result<Guess> {
 }
 
 /// Redirects to the sign-in page: the account no longer exists.
-fn gone(call: &Call<SignedIn, Recorder>) -> Reply {
+fn redirect_deleted(call: &Call<SignedIn, Recorder>) -> Reply {
     Reply::Redirect { to: "/signin?did=gone".to_owned(), cookies: vec![cleared_cookie(&call.base)] }
 }
 

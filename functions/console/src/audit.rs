@@ -45,12 +45,12 @@ const FIELDS: [(&str, &str); 5] = [
 const FILTERS: [&str; 3] = ["action", "actor", "target"];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
+    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), get_page)
         .summary("Shows the organization's changes in the last year, newest first. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let user = &call.caller;
     user.check_owner()?;
     let (filter, cursor) = link.clone().without_empty().read(|fields| {

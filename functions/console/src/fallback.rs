@@ -30,7 +30,7 @@ const OF_API: &str = "Not found. Calls under /v1 use POST";
 
 /// Handles every `GET` that does not match another route. Programs get the same JSON as from API Gateway, with a code.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
+    Route::get("/{proxy+}", Public, |_, _| Ok(()), get_page)
 }
 
 pub(crate) fn icon() -> Route<App> {
@@ -41,7 +41,7 @@ async fn draw(_: Arc<App>, _: Call<()>, (): ()) -> Result<Reply> {
     Ok(Reply::Svg(&ICON))
 }
 
-async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
+async fn get_page(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if !call.takes_html() {
         return Err(Error::NotFound(if call.path().starts_with("/v1/") { OF_API } else { "Not Found" }));
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::app::App;
 
 pub(crate) fn show() -> Route<App> {
-    Route::get("/health", Public, |_, _| Ok(()), say)
+    Route::get("/health", Public, |_, _| Ok(()), report)
         .summary("Tells monitors that the service is up. It does not read a table or need a credential.")
         .description(
             "The response proves that API Gateway reaches a function, and that the function starts with its settings. \
@@ -34,6 +34,6 @@ enum Status {
     Ok,
 }
 
-async fn say(_: Arc<App>, _: Call<()>, (): ()) -> Result<Health> {
+async fn report(_: Arc<App>, _: Call<()>, (): ()) -> Result<Health> {
     Ok(Health { status: Status::Ok })
 }

@@ -13,12 +13,12 @@ use url::Url;
 use crate::app::App;
 
 pub(crate) fn show() -> Route<App> {
-    Route::get("/", Public, |_, _| Ok(()), open)
+    Route::get("/", Public, |_, _| Ok(()), get_page)
         .summary("Redirects browsers to the console. Clients that do not accept `text/html` get links as JSON.")
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
+async fn get_page(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if call.takes_html() {
         return Ok(Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() });
     }

@@ -28,7 +28,7 @@ use url::form_urlencoded;
 
 use crate::{
     app::App,
-    frame::{go_on, role_name, sign_out, tick},
+    frame::{redirect_to, role_name, sign_out, tick},
 };
 
 const LINK: [(&str, &str); 3] = [
@@ -63,7 +63,7 @@ const DELETES: &str = "deleteOrganization";
 
 /// Opens the link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/invite", Visitor, |_, fields| Ok(fields.typed(&LINK)), open)
+    Route::get("/invite", Visitor, |_, fields| Ok(fields.typed(&LINK)), get_page)
         .summary(
             "Shows the form to accept an invitation; the invitation email links to this page. Opening the page changes \
          nothing.",
@@ -72,7 +72,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post("/invite", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post("/invite", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .records(&[
             Action::MemberJoined,
             Action::MemberLeft,
@@ -97,11 +97,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
     page(&app, call.caller.as_ref(), &link, None).await
 }
 
-async fn act(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
     let done = match (form.get("action"), &call.caller) {
         ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
         ("decline", Some(visitor)) => decline(&app, &call.recorder, &visitor.user, &form).await,
@@ -129,7 +129,7 @@ async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, f
     let from = app.organizations.get(&user.organization).await?;
     if from.slug.as_str() == form.get("tenantSlug") {
         // The form was submitted twice, and the first submission moved the account.
-        return Ok(go_on("/console/team", "joined"));
+        return Ok(redirect_to("/console/team", "joined"));
     }
     if from.id.as_str() != form.get("leaves") {
         return Ok(page(app, call.caller.as_ref(), form, None).await?.into());
@@ -151,7 +151,7 @@ async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, f
     }
     let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
     app.moving.accept(&call.recorder, user, id, may_end, &call.device(), &call.base, Timestamp::now()).await?;
-    Ok(go_on("/console/team", "joined"))
+    Ok(redirect_to("/console/team", "joined"))
 }
 
 async fn decline(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {

@@ -31,7 +31,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, unverified},
+    frame::{NO_FORM, RowForm, Sent, columns, console, redirect_to, unverified},
 };
 
 const HERE: &str = "/console/keys";
@@ -94,12 +94,12 @@ const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .summary("Shows the API keys that the signed-in user manages.")
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
             "Handles the forms on the API keys page, with the same effect as the API calls: creating a key and showing \
@@ -109,11 +109,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let user = &call.caller.user;
     let done = match form.get("action") {
         "issue" => issue(&app, &call, &form).await,
@@ -138,7 +138,7 @@ async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
         Ok(NewKey { name: name?, permissions: permissions?, lifetime })
     })?;
     match app.attempts.count(KEY_FORM, &format!("{} {}", user.id, form.get("form")), now).await {
-        Err(Error::TooMany { .. }) => return Ok(go_on(HERE, "known")),
+        Err(Error::TooMany { .. }) => return Ok(redirect_to(HERE, "known")),
         counted => counted?,
     }
     let issued = app.keys.issue(&call.recorder, &app.users, user, key, now).await?;
@@ -165,7 +165,7 @@ fn chosen(form: &Typed) -> Result<Option<BTreeSet<Scope>>, Problem> {
 async fn delete(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {
     let key = form.read(|fields| fields.text("keyId", KeyId::parse))?;
     app.keys.revoke(recorder, &user.organization, user.manages_keys_of(), key).await?;
-    Ok(go_on(HERE, "deleted"))
+    Ok(redirect_to(HERE, "deleted"))
 }
 
 /// Parses the lifetime. `None` if the key never expires.

@@ -27,7 +27,7 @@ const FIELDS: [(&str, &str); 3] = [
 /// Opens the link in the email and shows the form for a new password. Without a token, shows the form that requests the
 /// email.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open).summary(
+    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), get_page).summary(
         "Shows the form to set a new password; the password reset email links to this page. Without a token, the page \
          shows a form to request the email.",
     )
@@ -43,7 +43,7 @@ pub(crate) fn submit() -> Route<App> {
         .faults(&[Fault::TooMany])
 }
 
-async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     if !link.has("token") {
         return Ok(ask(&link, None));
     }

@@ -25,7 +25,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{Sent, go_on},
+    frame::{Sent, redirect_to},
 };
 
 const HERE: &str = "/console/settings";
@@ -63,13 +63,13 @@ const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for al
 const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), open)
+    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .summary("Shows the settings of the organization.")
         .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .records(&[Action::SettingsChanged, Action::OrganizationRenamed])
         .summary(
             "Handles the forms on the settings page, with the same effect as the API calls: changing the \
@@ -79,11 +79,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         RESUME => resume(&app, &call.recorder, &call.caller, &call.base).await.map(|()| "resumed"),
         RENAME => rename(&app, &call.recorder, &call.caller, &form).await.map(|()| "renamed"),
@@ -91,7 +91,7 @@ async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<R
         _ => save(&app, &call.recorder, &call.caller, &form, &call.base).await.map(|()| "saved"),
     };
     match done {
-        Ok(did) => Ok(go_on(HERE, did)),
+        Ok(did) => Ok(redirect_to(HERE, did)),
         Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
     }
 }

@@ -80,7 +80,7 @@ const FIELDS: [(&str, &str); 16] = [
 ];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), open)
+    Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), get_page)
         .before_two_factor()
         .summary(
             "Shows the page to sign in, sign up (with `mode` `signup`) or approve a client's request. Opening the \
@@ -90,7 +90,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .before_two_factor()
         .records(&[Action::SessionCreated, Action::SessionEnded, Action::OrganizationCreated])
         .summary(
@@ -111,11 +111,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
     page(&app, &call, &link).await
 }
 
-async fn act(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
     match form.get("action") {
         "code" => enter(&app, &call, &form, Entered::Code(form.get("code"))).await,
         "backup-code" => enter(&app, &call, &form, Entered::BackupCode(form.get("backupCode"))).await,

@@ -24,7 +24,9 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, invited as invitations, received, role_name, unverified},
+    frame::{
+        NO_FORM, RowForm, Sent, columns, console, invited as invitations, received, redirect_to, role_name, unverified,
+    },
 };
 
 const PART: (&str, &str) = ("part", "The page of the member list to show. The default is the first.");
@@ -54,12 +56,12 @@ const ROLES: [Choice<'_>; 2] = [
 ];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID, PART])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID, PART])), get_page)
         .summary("Shows the organization's members and, for owners, its pending invitations.")
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .records(&[
             Action::MemberRoleChanged,
             Action::MemberRemoved,
@@ -84,12 +86,12 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
 /// The caller has a session, so they may make members owners, which an API key may not.
-async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
         (Err(error), _) => Err(error),
@@ -100,7 +102,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Resu
         (Ok(()), _) => Err(NO_FORM),
     };
     match done {
-        Ok(did) => Ok(go_on(HERE, did)),
+        Ok(did) => Ok(redirect_to(HERE, did)),
         Err(error) => Ok(page(&app, owner, Sent::refused(form, error)?).await?.into()),
     }
 }

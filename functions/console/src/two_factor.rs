@@ -24,7 +24,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, console, go_on, sign_out, tick},
+    frame::{NO_FORM, Sent, console, redirect_to, sign_out, tick},
 };
 
 const HERE: &str = "/console/two-factor";
@@ -42,14 +42,14 @@ const FIELDS: [(&str, &str); 4] = [
 const DONE: [(&str, &str); 1] = [("disabled", "Two-factor authentication is disabled. All other sessions have ended.")];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .before_two_factor()
         .summary("Shows whether the signed-in user has a second factor, and the forms to set it up.")
         .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .before_two_factor()
         .records(&[
             Action::TwoFactorEnabled,
@@ -73,11 +73,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "enable" => enable(&app, &call, &form).await,
         "verify" => verify(&app, &call, &form).await,
@@ -114,7 +114,7 @@ async fn verify(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Res
             Reply::page(page, vec![session_cookie(&call.base, &token)])
         }
         // A concurrent call enabled it first.
-        None => go_on(HERE, ""),
+        None => redirect_to(HERE, ""),
     })
 }
 

@@ -22,7 +22,7 @@ use maud::{Markup, Render, html};
 use crate::{
     account,
     app::App,
-    frame::{NO_FORM, Sent, go_on, sign_out},
+    frame::{NO_FORM, Sent, redirect_to, sign_out},
 };
 
 const HERE: &str = "/console/welcome";
@@ -45,7 +45,7 @@ const FIELDS: [(&str, &str); 2] = [
 const REPLACE: &str = "replace";
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .before_two_factor()
         .summary(
             "Shows where the confirmation email was sent, or redirects to the console if the address is confirmed.",
@@ -54,7 +54,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
         .before_two_factor()
         .records(&[Action::EmailRequested])
         .summary(
@@ -66,12 +66,12 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
     let is_early = link.get("did") == UNCONFIRMED;
     Ok(page(&app, &call.caller.user, is_early, Sent::link(link)))
 }
 
-async fn act(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => account::verify(&app, &call, HERE).await,
         REPLACE => replace(&app, &call, &form).await,
@@ -87,10 +87,10 @@ async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Re
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;
     if user.email_verified || !user.chose_email {
-        return Ok(go_on(HERE, "confirmed"));
+        return Ok(redirect_to(HERE, "confirmed"));
     }
     app.email_changes.request(&call.recorder, user, &call.caller.session, &email, &call.base, now).await?;
-    Ok(go_on(HERE, "replaced"))
+    Ok(redirect_to(HERE, "replaced"))
 }
 
 fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {

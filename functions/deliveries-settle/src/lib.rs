@@ -268,7 +268,7 @@ impl App {
         };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         if let Some((after, true)) = tried {
-            self.follow(recorder, tenant, after, endpoint, true, now).await?;
+            self.apply_outcome(recorder, tenant, after, endpoint, true, now).await?;
             self.forget(tenant, after, now).await?;
             return Ok((verdict(done, Some(after)), settlement.outcome.map(|_| after.clone())));
         }
@@ -280,7 +280,7 @@ impl App {
                 Claim::Settled => {
                     // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
-                    self.follow(recorder, tenant, &was, endpoint, is_new, now).await?;
+                    self.apply_outcome(recorder, tenant, &was, endpoint, is_new, now).await?;
                     self.forget(tenant, &was, now).await?;
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
@@ -290,7 +290,7 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
-                self.follow(recorder, tenant, &after, endpoint, true, now).await?;
+                self.apply_outcome(recorder, tenant, &after, endpoint, true, now).await?;
                 self.forget(tenant, &after, now).await?;
                 return Ok(Break((verdict(done, Some(&after)), settlement.outcome.map(|_| after))));
             }
@@ -322,7 +322,7 @@ impl App {
         Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.of_unkept(delivery).await
     }
 
-    async fn follow(
+    async fn apply_outcome(
         &self,
         recorder: &Recorder,
         tenant: &TenantId,
@@ -332,6 +332,6 @@ impl App {
         now: Timestamp,
     ) -> Result<()> {
         let health = endpoint.filter(|endpoint| endpoint.is_active()).map(|endpoint| endpoint.health);
-        self.endpoints.follow(recorder, tenant, delivery, health, self.disable_after, is_new, now).await
+        self.endpoints.apply_outcome(recorder, tenant, delivery, health, self.disable_after, is_new, now).await
     }
 }

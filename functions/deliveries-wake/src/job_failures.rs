@@ -55,7 +55,7 @@ enum Audience {
 
 impl FailedJobs {
     /// Sends the emails that are due, until `end`. An email that cannot be sent does not delay the others.
-    pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
+    pub(crate) async fn notify(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + EMAIL_TIME);
         let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();
         for (tenant, workflow) in self.table.pending().await? {
@@ -64,12 +64,12 @@ impl FailedJobs {
         let mut tenants: Vec<_> = tenants.into_iter().collect();
         // In random order, so that no organization is always last if there are very many.
         tenants.sort_by_cached_key(|_| random::bytes::<4>());
-        let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
+        let told = tenants.into_iter().map(|(tenant, workflows)| self.notify_tenant(tenant, workflows, now, end));
         let told: Vec<_> = stream::iter(told).buffer_unordered(CONCURRENCY).collect().await;
         told.into_iter().collect()
     }
 
-    async fn tell_tenant(
+    async fn notify_tenant(
         &self,
         tenant: TenantId,
         mut workflows: Vec<WorkflowKey>,

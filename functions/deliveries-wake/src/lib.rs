@@ -139,25 +139,25 @@ impl App {
             return Ok(());
         };
         let woken = progress.woken;
-        let (swept, (), recovered, ended, told) = futures::join!(
+        let (swept, (), recovered, ended, notified) = futures::join!(
             self.sweep(sweeper, &mut progress, now, end),
             self.index(sweeper, woken, now, end),
             self.recover(sweeper, now, end),
             self.end(sweeper, now, end),
-            self.tell(sweeper, now, end),
+            self.send_notices(sweeper, now, end),
         );
         let saved = self.log.save_sweep(sweeper, progress, true).await;
-        swept.and(told).and(recovered).and(ended).and(saved)
+        swept.and(notified).and(recovered).and(ended).and(saved)
     }
 
     /// Sends the notices about endpoints and the emails about failed jobs. There are only a few, so the first sweeper
     /// sends all of them.
-    async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
+    async fn send_notices(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());
         }
         let sent = self.notices.send(now, end).await;
-        sent.and(self.failures.tell(now, end).await)
+        sent.and(self.failures.notify(now, end).await)
     }
 
     /// Reports the lag of the slowest sweeper.

@@ -51,7 +51,7 @@ impl App {
     /// Resends a page of the tenant's next recovery, and puts it at the end of the line if more pages follow.
     async fn next_page(&self, tenant: &TenantId, waiting: &mut Waiting, now: Timestamp, end: Instant) -> Result<()> {
         let Some((id, throttled)) = waiting.pop_front() else { return Ok(()) };
-        match self.recoveries.turn(tenant, id, now.max(Timestamp::now()), end).await {
+        match self.recoveries.resend_page(tenant, id, now.max(Timestamp::now()), end).await {
             Ok(RecoveryStep::More) => waiting.push_back((id, 0)),
             Ok(RecoveryStep::Done | RecoveryStep::Waits) => {}
             // The partition was throttled for most of a second. The rest of the page is resent in the next round.

@@ -128,7 +128,7 @@ impl App {
         while let Some(rows) = pages.try_next().await? {
             let (states, mut left) = self.states(rows, &mut reads, end).await;
             let late = states.into_iter().filter(|(_, state)| is_overdue(state, now));
-            let (overdue, unwoken) = self.rouse(late, now, end).await;
+            let (overdue, unwoken) = self.wake_overdue(late, now, end).await;
             left.extend(unwoken);
             all.overdue += overdue;
             all.left += left.len();
@@ -207,7 +207,7 @@ impl App {
 
     /// Wakes overdue deliveries. Returns the number of woken deliveries, and the rows of those that could not be woken.
     /// Tenants do not delay each other.
-    async fn rouse(
+    async fn wake_overdue(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,
         now: Timestamp,
@@ -219,8 +219,8 @@ impl App {
             rows.push(row);
             states.push(state);
         }
-        let roused = tenants.into_iter().map(async |(tenant, (rows, states))| {
-            match self.rouse_of(&tenant, &states, now, end).await {
+        let wakes = tenants.into_iter().map(async |(tenant, (rows, states))| {
+            match self.wake_overdue_of(&tenant, &states, now, end).await {
                 Ok(()) => (states.len(), Vec::new()),
                 Err(error) => {
                     common::log!("deliveries.wake_failed", %tenant, ?error);
@@ -228,10 +228,10 @@ impl App {
                 }
             }
         });
-        let roused: Vec<_> = roused.collect();
+        let wakes: Vec<_> = wakes.collect();
         let (mut overdue, mut left) = (0, Vec::new());
-        let mut roused = stream::iter(roused).buffer_unordered(CONCURRENCY);
-        while let Some((woken, rows)) = roused.next().await {
+        let mut wakes = stream::iter(wakes).buffer_unordered(CONCURRENCY);
+        while let Some((woken, rows)) = wakes.next().await {
             overdue += woken;
             left.extend(rows);
         }
@@ -239,7 +239,7 @@ impl App {
     }
 
     /// Sends a message for each of these deliveries, and writes a due row in case that message is lost, too.
-    async fn rouse_of(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp, end: Instant) -> Result<()> {
+    async fn wake_overdue_of(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp, end: Instant) -> Result<()> {
         self.log.put_all(late.iter().map(|delivery| self.log.due_row(tenant, delivery, now))).await?;
         for delivery in late {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);

@@ -97,7 +97,7 @@ impl Sender {
         let (posted, is_quick, is_stored) = match own_time::within(SECOND, &mut posting).await {
             Some(posted) => (posted, true, due.is_stored),
             None => {
-                let (posted, is_stored) = tokio::join!(posting, go_on(due, began, batch));
+                let (posted, is_stored) = tokio::join!(posting, store_in_progress(due, began, batch));
                 (posted, false, is_stored)
             }
         };
@@ -124,7 +124,7 @@ struct Posting {
 
 /// Writes a delivery to the log and closes its receiver's gate, because the attempt has lasted a second. Returns whether
 /// the log contains the delivery.
-async fn go_on(due: &Due, began: Timestamp, batch: &Batch) -> bool {
+async fn store_in_progress(due: &Due, began: Timestamp, batch: &Batch) -> bool {
     if due.is_stored && !due.gate.is_open() {
         return true;
     }

@@ -119,12 +119,12 @@ pub(crate) async fn round(
         Err(error) => Err(error),
     };
     match found.inspect_err(|error| common::log!("drain.failed", %tenant, ?error)) {
-        Err(_) => drains.go_on(&message, last, &lock, Timestamp::now().after(ROUND_TIME)).await?,
+        Err(_) => drains.continue_drain(&message, last, &lock, Timestamp::now().after(ROUND_TIME)).await?,
         Ok((mut others, unread)) => {
             let own = others.remove(drain);
             let own = last.map_or(own, |_| Some(Timestamp::now()));
             if let Some(at) = own {
-                drains.go_on(&message, last.or(unread), &lock, at).await?;
+                drains.continue_drain(&message, last.or(unread), &lock, at).await?;
             } else if drains.endpoints.end_drain(tenant, *drain, &lock).await? {
                 // An attempt that was parked since the read above has found the drain running.
                 others.extend(work(tenant, *drain, ledger, batch).await?.0);
@@ -356,7 +356,7 @@ impl Round<'_> {
             Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
             left_over => {
                 if let Some((delivery, ..)) = left_over {
-                    self.follow(&delivery, lane, now).await?;
+                    self.apply_outcome(&delivery, lane, now).await?;
                 }
                 ledger.log.unpark([&parked].into_iter(), now).await?;
                 return Ok(Looked::Gone);
@@ -389,13 +389,13 @@ impl Round<'_> {
 
     /// Repeats the consequences of an attempt: the process that made it may have died before it updated the endpoint, or
     /// before it sent the message for the next attempt.
-    async fn follow(&self, delivery: &Delivery, lane: &Lane, now: Timestamp) -> Result<()> {
+    async fn apply_outcome(&self, delivery: &Delivery, lane: &Lane, now: Timestamp) -> Result<()> {
         let Self { tenant, ledger, .. } = self;
         let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
-        ledger.follow(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
+        ledger.apply_outcome(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
         // Otherwise, the delivery may have been resent.
         let was_attempted = self.record.is_repeated || delivery.trigger == Trigger::Schedule;
-        let next = DueAttempt::soon(tenant, delivery, now).filter(|_| was_attempted);
+        let next = DueAttempt::delayable(tenant, delivery, now).filter(|_| was_attempted);
         ledger.queues.send(next.as_slice(), now).await.into_iter().collect()
     }
 

@@ -92,7 +92,7 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let (parked, waiting): (Vec<_>, Vec<_>) = waiting.partition(|delivery| delivery.is_parked);
-    let waiting: Vec<_> = waiting.into_iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
+    let waiting: Vec<_> = waiting.into_iter().filter_map(|state| DueAttempt::delayable(tenant, state, now)).collect();
     ledger.queues.send(&waiting, now).await.into_iter().collect::<Result<()>>()?;
     if !parked.is_empty() {
         let callback = event.audience.callback().map(|(url, secret)| callback(url, secret));
@@ -113,7 +113,7 @@ async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due
             .get(&first.delivery.webhook_id)
             .filter(|delivery| delivery.attempts <= 1 || delivery.erased_at.is_some())
         {
-            ledger.follow(tenant, delivery, first.health(), false, now).await?;
+            ledger.apply_outcome(tenant, delivery, first.health(), false, now).await?;
         }
     }
     firsts.retain(|first| !known.contains_key(&first.delivery.webhook_id));

@@ -428,20 +428,20 @@ impl Ledger {
             }
             Status::Pending if matches!(ended.result, AttemptResult::InProgress) => {}
             Status::Pending => {
-                let soon = DueAttempt::soon(tenant, &after, now);
+                let soon = DueAttempt::delayable(tenant, &after, now);
                 return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
             }
             Status::Delivered => self.log.forget_large(tenant, &after, &payload.body).await?,
-            Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
+            Status::Failed => self.apply_outcome(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
         }
         Ok(Next::Nothing)
     }
 
-    /// Records the consequences of an ended delivery for its endpoint, as [`Endpoints::follow`] does, and erases what an
-    /// earlier process may have left of it.
-    pub(crate) async fn follow(
+    /// Records the consequences of an ended delivery for its endpoint, as [`Endpoints::apply_outcome`] does, and erases
+    /// what an earlier process may have left of it.
+    pub(crate) async fn apply_outcome(
         &self,
         tenant: &TenantId,
         delivery: &Delivery,
@@ -453,7 +453,7 @@ impl Ledger {
         if !matches!(delivery.status, Status::Failed | Status::Pending) {
             return Ok(());
         }
-        self.endpoints.follow(&self.recorder, tenant, delivery, health, self.disable_after, is_new, now).await
+        self.endpoints.apply_outcome(&self.recorder, tenant, delivery, health, self.disable_after, is_new, now).await
     }
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so

@@ -141,7 +141,7 @@ impl Deliver {
         }
         if let Some(arn) = records.first().and_then(|record| record.event_source_arn.as_deref()) {
             // Bounded, because the response must not be lost: it acknowledges the other records.
-            let soon = timeout(HASTENING_TIMEOUT, app.retries.soon(arn, &received)).await;
+            let soon = timeout(HASTENING_TIMEOUT, app.retries.shorten_wait(arn, &received)).await;
             soon.unwrap_or_else(|elapsed| common::log!("messages.delayed", error = ?elapsed));
         }
         Ok(response)

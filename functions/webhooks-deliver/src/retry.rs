@@ -69,7 +69,7 @@ pub(crate) async fn attempt(
             None => None,
         };
         let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
-        ledger.follow(&due.tenant, &delivery, health, false, now).await?;
+        ledger.apply_outcome(&due.tenant, &delivery, health, false, now).await?;
     }
     match step {
         Step::Drop | Step::NoteEnded => return Ok(()),
@@ -79,7 +79,7 @@ pub(crate) async fn attempt(
                 log.put_all([log.due_row(&due.tenant, &delivery, now)]).await?;
             }
             // `None` if the wait exceeds SQS's longest delay: the due row then wakes the delivery.
-            let sent = queues.send(DueAttempt::soon(&due.tenant, &delivery, now).as_slice(), now).await;
+            let sent = queues.send(DueAttempt::delayable(&due.tenant, &delivery, now).as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);
         }
         Step::Attempt => {}

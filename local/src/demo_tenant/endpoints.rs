@@ -92,7 +92,7 @@ impl Endpoint {
     }
 
     /// Configures the receiver's response and the secret in the inbox.
-    pub(super) fn tell(&self, inbox: &Inbox) -> Result<()> {
+    pub(super) fn configure(&self, inbox: &Inbox) -> Result<()> {
         let secret = if self.path == WAREHOUSE.path { NEW_WAREHOUSE_SECRET } else { self.secret };
         let secret = SigningSecret::parse(secret).map_err(|problems| anyhow!("{problems:?}"))?;
         inbox.verify(self.path, secret);

@@ -60,7 +60,7 @@ impl DueAttempt {
     }
 
     /// The [next](Self::next) attempt and its time, if a message can be delayed until then.
-    pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
+    pub fn delayable(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
         let at = delivery.wakes_at().filter(|at| at.since(now) <= MAX_DELAY)?;
         Some((Self::next(tenant, delivery), at))
     }

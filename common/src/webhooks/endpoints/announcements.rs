@@ -157,7 +157,7 @@ impl Endpoints {
             log.begin_in(Transaction::new("announcing a notice"), state).try_commit(&self.dynamodb).await?;
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);
-        let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
+        let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::delayable(tenant, delivery, now));
         for error in queues.send(&due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err) {
             // The sweep finds the delivery's due row and wakes the delivery.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);

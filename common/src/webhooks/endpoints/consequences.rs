@@ -22,7 +22,7 @@ impl Endpoints {
     /// the attempt with [`Self::note_attempts`]. If a process stopped before it recorded the consequences, the call is
     /// repeated with `is_new` set to false, and also records the attempt. The repeated call does not report anything, and
     /// leaves everything that was already recorded unchanged.
-    pub async fn follow(
+    pub async fn apply_outcome(
         &self,
         recorder: &Recorder,
         tenant: &TenantId,

@@ -23,7 +23,7 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ("sure", "`yes` from the page that confirms resending to a receiver that asked to stop deliveries."),
 ];
 
-pub(super) async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
         "erase" => erase(&app, &call.recorder, tenant, &id).await,

@@ -73,7 +73,7 @@ const MAX_OVERLAP: Duration = Duration::from_secs(604_800);
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
-pub(super) async fn act(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
         "test" => test(&app, &call.recorder, tenant, id, &form).await,
