@@ -35,7 +35,7 @@ fn parser(page: &str) -> Parser<'_> {
 }
 
 /// The rows of all tables on a page that have these columns, with each cell as written.
-fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
+pub(crate) fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     let mut tables: Vec<Vec<Vec<&str>>> = Vec::new();
     for (event, range) in parser(page).into_offset_iter() {
         match (event, tables.last_mut()) {
@@ -54,7 +54,7 @@ fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
 }
 
 /// The code spans in a cell, each with the text that follows it.
-fn codes(cell: &str) -> Vec<(&str, &str)> {
+pub(crate) fn codes(cell: &str) -> Vec<(&str, &str)> {
     let parts: Vec<_> = cell.split('`').skip(1).collect();
     parts.chunks(2).map(|pair| (pair[0], *pair.get(1).expect("a code ends"))).collect()
 }

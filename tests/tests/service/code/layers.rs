@@ -16,7 +16,7 @@ use syn::{
     visit::{self, Visit},
 };
 
-use crate::docs::{files, page};
+use crate::docs::{codes, files, page, rows};
 
 /// The layers of `common` from top to bottom. Modules outside these folders form one more layer at the bottom.
 const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "webhooks", "audit", "aws", "telemetry"];
@@ -253,6 +253,36 @@ fn each_module_of_webhooks_uses_only_those_before_it() {
     for pair in [("endpoints", "log"), ("queue", "delivery"), ("post", "destination"), ("log", "log")] {
         assert!(seen.contains(&pair), "{pair:?} was not found in {seen:?}");
     }
+}
+
+#[test]
+fn the_table_of_layers_lists_every_module() {
+    let map = page("docs/architecture.md");
+    let listed = rows(&map, &["layer", "modules", "purpose"]).into_iter().flat_map(|row| {
+        let layer = layer(row[0].trim_matches('`'));
+        codes(row[1]).into_iter().map(move |(module, _)| (layer, module.to_owned()))
+    });
+    let existing = sources("common").into_keys().filter_map(|module| {
+        let layer = layer(module.first()?);
+        Some((layer, module.get(usize::from(layer != BOTTOM))?.clone()))
+    });
+    assert_eq!(listed.collect::<BTreeSet<_>>(), existing.collect());
+}
+
+#[test]
+fn the_table_of_deliver_lists_every_module_and_constant() {
+    let (map, krate) = (page("docs/architecture.md"), "functions/webhooks-deliver");
+    let listed = rows(&map, &["module", "purpose", "concepts", "constants"]).into_iter().map(|row| {
+        let constants = codes(row[3]).into_iter().map(|(name, _)| name.to_owned());
+        (row[0].trim_matches('`').to_owned(), constants.collect::<BTreeSet<_>>())
+    });
+    let existing = sources(krate).into_iter().map(|(module, source)| {
+        let text = page(&format!("{krate}/src/{}", source.path.display()));
+        let declared = text.lines().filter_map(|line| line.trim_start_matches("pub(crate) ").strip_prefix("const "));
+        let constants = declared.filter_map(|constant| constant.split_once(':')).map(|(name, _)| name.to_owned());
+        (module.first().map_or("lib", String::as_str).to_owned(), constants.collect::<BTreeSet<_>>())
+    });
+    assert_eq!(listed.collect::<BTreeMap<_, _>>(), existing.collect());
 }
 
 #[test]
