@@ -3,8 +3,8 @@
 # last value of a block: for `File.write`, the number of bytes that it wrote, and for a queue's `size` or Redis's `RPUSH`,
 # the length of the queue. So a route that ends with storing the event answers 410 to an event of 410 bytes, 503 while 503
 # events are in its queue, and "HTTP/1.1 1", which is no HTTP response, to the first one. Hurt: receivers of webhooks in
-# Sinatra whose route does not end with a status: the sender repeats events that were stored, and
-# a 410 disables the endpoint.
+# Sinatra whose route does not end with a status: the sender repeats events that were stored, and takes a 410 for the end of
+# the endpoint.
 # Usage: findings/sinatra-integers.sh. Needs apt-get of Debian 12, and Ruby 3.1. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
