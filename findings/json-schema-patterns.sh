@@ -1,9 +1,9 @@
 #!/bin/bash
-# A `pattern` of JSON Schema is a regular expression of JavaScript, but validators give it to their own language. With
-# jsonschema 4.26.0 (Python), php-json-schema 5.2.12 and libjson-validator-perl 5.14, `^[!-~]+$` accepts an id with a line
-# break at its end, as from a file. The last two do not know `\u`: for `^[^\u00a0]*$`, the PHP validator refuses every text,
-# and the Perl validator those with u, a or 0. ajv 8.20.0 is right. The character itself, instead of `\u00a0`, works in all
-# of them. Hurt: producers whose valid events are refused, or whose invalid ones pass, and authors of a valid schema.
+# A `pattern` of JSON Schema is a regular expression of JavaScript, but validators give it to their own language.
+# php-json-schema 5.2.12 and libjson-validator-perl 5.14 do not know `\u`: for `^[^\u00a0]*$`, the PHP validator refuses every
+# text, and the Perl validator those with u, a or 0. ajv 8.20.0 and jsonschema 4.26.0 (Python) are right. The character
+# itself, instead of `\u00a0`, works in all of them. Hurt: producers whose valid events are refused, and authors of a valid
+# schema.
 # Source: https://json-schema.org/draft/2020-12/json-schema-core#name-regular-expressions
 # Usage: findings/json-schema-patterns.sh. Needs apt-get and perl of Debian 12, Python 3.11 with pip, Node.js 20, and the
 # registries of PyPI and npm. Fails if the behavior changes.
@@ -24,7 +24,7 @@ cat > cases.py <<'PYTHON'
 import json
 
 ESCAPE, CHARACTER = r"^[^\u00a0]*$", "^[^\u00a0]*$"
-CASES = [("^[!-~]+$", "id"), ("^[!-~]+$", "id\n"), (ESCAPE, "id"), (ESCAPE, "job 20"), (CHARACTER, "job 20"), (CHARACTER, "\u00a0")]
+CASES = [("^[!-~]+$", "id"), (ESCAPE, "id"), (ESCAPE, "job 20"), (CHARACTER, "job 20"), (CHARACTER, "\u00a0")]
 print(json.dumps([{"schema": {"type": "string", "pattern": pattern}, "value": value} for pattern, value in CASES]))
 PYTHON
 python3 cases.py > cases.json
@@ -73,8 +73,8 @@ expect() {
   [ "$found" = "$expected" ]
 }
 cat cases.json
-expect 101110 ajv node ajv.cjs
-expect 111110 "jsonschema, Python" venv/bin/python python.py
-expect 110010 php-json-schema usr/bin/php8.2 -n php.php
+expect 11110 ajv node ajv.cjs
+expect 11110 "jsonschema, Python" venv/bin/python python.py
+expect 10010 php-json-schema usr/bin/php8.2 -n php.php
 perl5=$(echo usr/lib/*-linux-gnu/perl5/5.36)
-expect 111010 libjson-validator-perl perl -I usr/share/perl5 -I "$perl5" perl.pl
+expect 11010 libjson-validator-perl perl -I usr/share/perl5 -I "$perl5" perl.pl
