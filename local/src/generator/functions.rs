@@ -210,8 +210,7 @@ impl Functions {
     /// The body of the dashboard, in which a line for `EACH FUNCTION` becomes a line for every function. Dots stand for
     /// the values of the line above.
     pub(super) fn dashboard(&self) -> String {
-        let functions: Vec<_> =
-            self.0.iter().map(|function| format!("\"${{{}GeneratedFunction}}\"", function.name)).collect();
+        let functions: Vec<_> = self.0.iter().map(|function| format!("\"${{{}Function}}\"", function.name)).collect();
         let functions = functions.join("],\n     [\".\", \".\", \".\", ");
         format!("DashboardBody: !Sub |\n{}", indented(&DASHBOARD.replace(EACH, &functions), 2))
     }
