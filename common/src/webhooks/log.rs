@@ -14,9 +14,9 @@
 //!   `<tenant>/event/<event>`. It is deleted with the last of them that is erased, and otherwise expires.
 //! - A sparse index of deliveries waiting to be received from a pull endpoint: [`pull`].
 //! - Parked attempts: `parked/<tenant>`.
-//! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
+//! - [Due rows](due_rows): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
-//! - [Deleted endpoints](ending) whose deliveries the sweep ends: `ending/<tenant>`.
+//! - [Deleted endpoints](endings) whose deliveries the sweep ends: `ending/<tenant>`.
 //! - The index of jobs and `webhook-id`s, and the totals of each hour: `index/<tenant>`.
 //!
 //! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.

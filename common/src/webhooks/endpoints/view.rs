@@ -42,7 +42,7 @@ pub struct EndpointView {
     pub options: Options,
     /// When the endpoint was created.
     pub created_at: Timestamp,
-    /// The number of changes so far, for [`Change::revision`](super::Change::revision).
+    /// The number of changes so far, for [`EndpointChange::revision`](super::EndpointChange::revision).
     pub revision: i64,
     /// The names of the custom headers, sorted.
     pub header_names: Vec<String>,
