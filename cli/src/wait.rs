@@ -14,11 +14,12 @@ use std::{
 
 use anstyle::AnsiColor;
 use api::{
-    Open, Timestamp,
+    DeliveryId, Open, Timestamp,
     deliveries::{Delivery, Get, List},
     webhooks::{Endpoint, EventName, List as ListEndpoints},
 };
-use serde_json::{json, value::RawValue};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     args::Wait,
@@ -51,6 +52,20 @@ struct Finished {
     delivery: Delivery,
     /// The event's body, if one of its deliveries still has it.
     body: Option<String>,
+}
+
+/// A finished job as JSON. The result and the error stay as they were sent: numbers of any size and with all digits.
+#[derive(Serialize)]
+struct FinishedJson<'a> {
+    created_at: &'a Timestamp,
+    delivery_id: &'a DeliveryId,
+    error: Option<&'a RawValue>,
+    is_payload_kept: bool,
+    job_id: &'a str,
+    page: Option<String>,
+    result: Option<&'a RawValue>,
+    status: &'static str,
+    workflow: Option<&'a str>,
 }
 
 pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) -> Result<(), Failure> {
@@ -192,11 +207,17 @@ impl Finished {
         };
         let Delivery { delivery_id, job_id, workflow, created_at, .. } = &self.delivery;
         if is_json {
-            return Ok(print_json(&json!({
-                "job_id": job_id, "status": status, "workflow": workflow, "created_at": created_at,
-                "is_payload_kept": self.body.is_some(), "result": body.get("result"), "error": body.get("error"),
-                "delivery_id": delivery_id, "page": page(&api.origin(), delivery_id),
-            }))?);
+            return Ok(print_json(&FinishedJson {
+                created_at,
+                delivery_id,
+                error: body.get("error").copied(),
+                is_payload_kept: self.body.is_some(),
+                job_id,
+                page: page(&api.origin(), delivery_id),
+                result: body.get("result").copied(),
+                status,
+                workflow: workflow.as_deref(),
+            })?);
         }
         let missing = if self.delivery.erased_at.is_some() { "(erased)" } else { "(not kept)" };
         let value = body.get(member).map_or(missing, |value| value.get());

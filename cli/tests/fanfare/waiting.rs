@@ -89,6 +89,20 @@ async fn the_newest_event_of_a_job_counts_and_tests_do_not() {
     assert_eq!(machine.run(&["wait", "job-1"]).await.out, "completed  job-1  (erased)\n");
 }
 
+/// A result may contain numbers that other programs cannot hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_printed_as_it_was_sent() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let result = r#"{"n":1E400,"digits":12345678901234567890123.10,"half":"\ud800"}"#;
+    let event = event(&tenant.id, "job-1").to_string();
+    let event = format!("{},\"result\":{result}}}", event.strip_suffix('}').expect("an object"));
+    world.enqueue("job-events", event).await;
+    receiver.wait_for(1).await;
+    let found = machine.run(&["--json", "wait", "job-1", "--timeout", "10s"]).await;
+    assert!(found.code == 0 && found.out.contains(&format!(r#""result":{result},"#)), "{found:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_no_endpoint_gets_times_out_and_says_why() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
