@@ -1,11 +1,17 @@
 //! Ctrl-C and the other signals that stop the process.
 
-use tokio::sync::watch;
+use std::time::Duration;
+
+use tokio::{sync::watch, time::sleep};
 
 use crate::terminal::print_note;
 
 /// The conventional exit code after SIGINT.
 const SIGINT_EXIT_CODE: i32 = 130;
+
+/// The time in which a repeated signal is not a second one. Programs that start others, such as `timeout` and
+/// `concurrently`, pass on a signal that the terminal has already sent.
+const REPEAT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Becomes true at the first signal. A second signal ends the process immediately.
 #[derive(Clone)]
@@ -18,6 +24,8 @@ impl Stop {
         tokio::spawn(async move {
             requested().await;
             let _ended = stop.send(true);
+            // Signals in this time are lost, because nothing receives them.
+            sleep(REPEAT_INTERVAL).await;
             requested().await;
             print_note("Stopped immediately. Unsettled events will be received again after a minute.");
             std::process::exit(SIGINT_EXIT_CODE);

@@ -172,8 +172,13 @@ async fn a_second_signal_exits_at_once_and_the_event_is_redelivered() {
     world.enqueue("job-events", event(&tenant.id, "one")).await;
     let post = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (silent, stream)));
     let _held = post.await.expect("a thread").expect("a post");
+    // A program that starts others may repeat the signal.
+    listener.signal("TERM");
     listener.signal("TERM");
     listener.says("Posts in progress: 1.").await;
+    listener.signal("INT");
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(listener.times("Stopped immediately"), 0);
     listener.signal("INT");
     assert_eq!(listener.ends().await, Some(130));
     let _listener = Listener::start(&machine, &receiver.url("/"), &[]);
