@@ -10,8 +10,8 @@ use api::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::{handler::server::wrapper::Parameters, tool, tool_router};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::{Number, json};
 
 use super::{
     Server,
@@ -67,6 +67,8 @@ struct Sorted {
     /// Only deliveries created before this time.
     until: Option<Since>,
     /// The maximum number of deliveries, from 1 to 50. The default is 20.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(range(min = 1, max = 50))]
     limit: Option<usize>,
     /// The `next_cursor` of the previous result, to continue it with the same filters.
     cursor: Option<Cursor>,
@@ -94,6 +96,8 @@ struct Changes {
     /// Only changes since this time: an age such as 2h or 3d, or a time in RFC 3339.
     since: Option<Since>,
     /// The maximum number of changes, from 1 to 50. The default is 20.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(range(min = 1, max = 50))]
     limit: Option<usize>,
 }
 
@@ -111,6 +115,15 @@ struct Request {
     computed: Option<String>,
     /// The time that the receiver's clock showed: an age such as 10m, or a time in RFC 3339.
     received_at: Option<Since>,
+}
+
+/// Reads a whole number, which may be written as `5.0`: models and their frameworks do that, and it is an integer in JSON
+/// Schema.
+fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let written = number.to_string();
+    let digits = written.strip_suffix(".0").unwrap_or(&written);
+    digits.parse().map(Some).map_err(|_not_whole| D::Error::custom(format!("{written} is not a whole number")))
 }
 
 #[tool_router(router = reads, vis = "pub(super)")]

@@ -107,7 +107,7 @@ async fn a_model_finds_explains_and_resends_a_failed_delivery() {
         json!(["x-team"])
     );
     assert_eq!(session.used("delivery_stats", json!({})).await["total"]["failed"], 1);
-    let failed = session.used("list_deliveries", json!({"status": "failed", "since": "1h"})).await;
+    let failed = session.used("list_deliveries", json!({"status": "failed", "since": "1h", "limit": 20.0})).await;
     let delivery = failed["deliveries"][0]["delivery_id"].clone();
     assert_eq!(failed["deliveries"][0]["last_status_code"], 401);
     let explained = session.used("explain_delivery", json!({"delivery": delivery})).await;
@@ -184,6 +184,7 @@ async fn a_model_can_read_what_is_wrong_with_its_call() {
     for (name, arguments, says) in [
         ("list_deliveries", json!({"since": "yesterday"}), "must be an age such as 90s, 15m, 2h or 3d"),
         ("list_deliveries", json!({"state": "failed"}), "unknown field `state`"),
+        ("list_deliveries", json!({"limit": 1.5}), "1.5 is not a whole number"),
         ("list_deliveries", json!({"status": "lost"}), "unknown variant `lost`"),
     ] {
         let answer = session.ask("tools/call", json!({"name": name, "arguments": arguments})).await;
