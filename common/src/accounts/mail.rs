@@ -147,7 +147,9 @@ impl Mailer {
             .to(to.as_str())
             // Email programs would decode an encoded word (RFC 2047), and with it hidden characters and addresses.
             .subject(format!("{}: {}", self.service, mail.subject).replace("=?", "= ?"))
-            .message_id(format!("{}@{domain}", Uuid::now_v7()));
+            .message_id(format!("{}@{domain}", Uuid::now_v7()))
+            // Programs that answer emails, such as absence notices, do not answer this one (RFC 3834).
+            .header("Auto-Submitted", Raw::new("auto-generated"));
         if let Some(stop) = mail.stop {
             // Email programs show a button that posts to this page (RFC 8058).
             message = message

@@ -49,6 +49,7 @@ async fn mails(world: &World, to: &str) -> Vec<Value> {
 fn page(world: &World, mail: &Value) -> String {
     let raw = text(&mail["raw"]);
     assert!(raw.contains("\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"), "{raw}");
+    assert!(raw.contains("\r\nAuto-Submitted: auto-generated\r\n"), "{raw}");
     let (_, link) = raw.split_once("\r\nList-Unsubscribe:").expect("a header");
     let link = link.trim_start().strip_prefix('<').and_then(|link| link.split_once('>')).expect("an address").0;
     for part in ["text", "html"] {
