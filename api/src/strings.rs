@@ -73,9 +73,10 @@ texts! {
     LeaseId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {
         "description": "The name is trimmed. It must contain at least one visible character and no control characters.",
-        // Excludes characters that break lines or change the direction of text. U+2028 is excluded as white space that
+        // Excludes characters that break lines or change the direction of text. Clients in Ruby do not load with `\x9f`.
+        // U+2028 is excluded as white space that
         // is not listed, because generators of zod schemas write its escape as the character, which breaks their code.
-        "pattern": r"^([ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff]|[^\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069])*$"
+        "pattern": r"^([ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff]|[^\s\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069])*$"
     }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] } + input {
@@ -96,7 +97,7 @@ texts! {
     WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
     Workflow { "minLength": 1, "maxLength": 100, "examples": ["nightly-import"] } + input {
         // Spaces, and visible characters, at least one of them.
-        "pattern": r"^[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]*[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]([ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]|[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb])*$"
+        "pattern": r"^[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]([ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]|[^\s\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb])*$"
     }
 }
 
