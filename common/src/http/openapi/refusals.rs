@@ -40,7 +40,13 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]
     } else {
         json!({ "application/json": json })
     };
-    (name, json!({ "description": describe(status, &names), "content": content }))
+    let mut response = json!({ "description": describe(status, &names), "content": content });
+    if matches!(status, 429 | 503) {
+        let seconds = json!({ "type": "integer", "minimum": 0 });
+        response["headers"] =
+            json!({ "Retry-After": { "description": "The number of seconds to wait.", "schema": seconds } });
+    }
+    (name, response)
 }
 
 fn example(wire: Wire, status: u16, code: Code, reason: Option<Reason>) -> Value {

@@ -192,6 +192,20 @@ fn every_property_and_parameter_is_described() {
     assert!(count > 400, "{count}");
 }
 
+#[test]
+fn responses_that_name_a_wait_declare_its_header() {
+    let document = document();
+    let all = document["components"]["responses"].as_object().expect("responses");
+    let wait = all
+        .iter()
+        .filter(|(_, response)| response["description"].as_str().is_some_and(|it| it.contains("Retry-After")));
+    let wait: Vec<_> = wait.collect();
+    assert!(
+        wait.len() >= 5
+            && wait.iter().all(|(_, response)| response["headers"]["Retry-After"]["schema"]["type"] == "integer")
+    );
+}
+
 /// The examples in the reference are the first thing that readers try.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_call_is_valid() {
