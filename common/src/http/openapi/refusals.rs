@@ -40,13 +40,14 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]
     } else {
         json!({ "application/json": json })
     };
-    let mut response = json!({ "description": describe(status, &names), "content": content });
+    let mut response =
+        Map::from_iter([("description".to_owned(), json!(describe(status, &names))), ("content".to_owned(), content)]);
     if matches!(status, 429 | 503) {
         let seconds = json!({ "type": "integer", "minimum": 0 });
-        response["headers"] =
-            json!({ "Retry-After": { "description": "The number of seconds to wait.", "schema": seconds } });
+        let wait = json!({ "description": "The number of seconds to wait.", "schema": seconds });
+        response.insert("headers".to_owned(), json!({ "Retry-After": wait }));
     }
-    (name, response)
+    (name, response.into())
 }
 
 fn example(wire: Wire, status: u16, code: Code, reason: Option<Reason>) -> Value {
