@@ -1,6 +1,6 @@
 #!/bin/bash
-# Debian 12's nginx 1.22.1-9+deb12u11 answers 502 to many requests of 1 MB that an application refuses before it has read the
-# body, for example with 401 or 429 by a header: nginx asks the application to close the connection, Express
+# Debian 12's nginx 1.22.1-9+deb12u11 answers 502 to many requests of 1 MB, eight at a time, that an application refuses before
+# it has read the body, for example with 401 or 429 by a header: nginx asks the application to close the connection, Express
 # 5.3.0 on Node.js does that with the body unread, and nginx meets the reset before it reads the response. Hurt: receivers of
 # webhooks behind nginx: for large events, the sender sees a 502 instead of the 401, of the 410 that ends the deliveries, or
 # of the 429 with `Retry-After`. Two things help: reading the body first, and connections to the application that nginx
@@ -46,7 +46,7 @@ servers=$!
 usr/sbin/nginx -e stderr -c "$folder/nginx.conf" 2> log &
 servers+=" $!"
 cat > client.py <<'PYTHON'
-import collections, socket, sys, threading, time
+import collections, concurrent.futures, socket, sys, threading, time
 
 BODY = b'"' + b"x" * 1_040_000 + b'"'
 
@@ -81,7 +81,8 @@ for number, name, path, expected in [
     (1, "nginx, with the body read first", "/read", {401}),
     (2, "nginx that keeps connections", "/refuse", {401}),
 ]:
-    found = collections.Counter(post(port + number, path) for _ in range(60))
+    with concurrent.futures.ThreadPoolExecutor(8) as clients:
+        found = collections.Counter(clients.map(lambda _: post(port + number, path), range(200)))
     print(f"{name}: {', '.join(f'{found[status]} times {status}' for status in sorted(found))}")
     changed |= set(found) != expected
 sys.exit(changed)
