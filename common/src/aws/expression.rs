@@ -313,6 +313,9 @@ impl Update {
         let statement = self.remove.into_iter().fold(statement, |all, removed| all.joined("", " REMOVE ", removed));
         let only_if = key.fold(self.condition, |all, part| all.joined("", " AND ", part));
         let Expression { text, values, .. } = statement.joined("", " WHERE ", only_if);
+        // The embedded tables accept `attribute_exists`, which is none of PartiQL's functions in DynamoDB
+        // (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-functions.html>).
+        debug_assert!(!text.contains("_exists("), "{text}");
         #[expect(clippy::expect_used, reason = "the statement is set")]
         BatchStatementRequest::builder()
             .statement(quoted(&text))

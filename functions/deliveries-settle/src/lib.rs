@@ -214,11 +214,11 @@ impl App {
             let before = deliveries.get(&settlement.id)?;
             let endpoint = settlement.id.destination.endpoint().and_then(|id| known.get(&id));
             let is_valid = matches!(before.claim(settlement.lease, now), Claim::Valid);
-            is_valid.then(|| (settlement.lease, before, self.after(before, settlement, endpoint, now)))
+            is_valid.then(|| (before, self.after(before, settlement, endpoint, now)))
         });
         let changes: Vec<_> = changes.collect();
         let settled = self.log.settle_all(tenant, &changes, now).await?;
-        Ok(changes.into_iter().zip(settled).map(|((.., after), is_settled)| (after.id, (after, is_settled))).collect())
+        Ok(changes.into_iter().zip(settled).map(|((_, after), is_settled)| (after.id, (after, is_settled))).collect())
     }
 
     /// Records what attempts have shown about their endpoints.

@@ -225,15 +225,15 @@ impl Log {
     /// fail.
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         self.put_all(self.earlier_row(tenant, before, after, now)).await?;
-        let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
-        let is_settled = self.settlement(tenant, lease.id, after).send(&self.dynamodb, "settling a delivery").await?;
+        let Some(update) = self.settlement(tenant, before, after) else { return Ok(false) };
+        let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
         if is_settled {
             self.forget_settled(tenant, after).await?;
         }
         Ok(is_settled)
     }
 
-    /// Settles leases like [`Self::settle`], each of another delivery, in batches. Returns whether each was settled;
+    /// Settles leases like [`Self::settle`], each of another leased delivery, in batches. Returns whether each was settled;
     /// `false` includes failed calls, after which it is unknown. The caller uses [`Self::settle`] for those deliveries.
     ///
     /// # Errors
@@ -241,14 +241,15 @@ impl Log {
     pub async fn settle_all(
         &self,
         tenant: &TenantId,
-        changes: &[(LeaseId, &Delivery, Delivery)],
+        changes: &[(&Delivery, Delivery)],
         now: Timestamp,
     ) -> Result<Vec<bool>> {
-        let earlier = changes.iter().filter_map(|(_, before, after)| self.earlier_row(tenant, before, after, now));
-        self.put_all(earlier).await?;
-        let updates = changes.iter().map(|(lease, _, after)| self.settlement(tenant, *lease, after).into_statement());
-        let settled: Vec<_> = self.execute(updates.collect()).await.iter().map(Result::is_ok).collect();
-        let after = changes.iter().zip(&settled).filter_map(|((.., after), is_settled)| is_settled.then_some(after));
+        let updates = changes.iter().map(|(before, after)| self.settlement(tenant, before, after));
+        let Some(updates) = updates.collect::<Option<Vec<_>>>() else { return Ok(vec![false; changes.len()]) };
+        self.put_all(changes.iter().filter_map(|(before, after)| self.earlier_row(tenant, before, after, now))).await?;
+        let settled = self.execute(updates.into_iter().map(Update::into_statement).collect()).await;
+        let settled: Vec<_> = settled.iter().map(Result::is_ok).collect();
+        let after = changes.iter().zip(&settled).filter_map(|((_, after), is_settled)| is_settled.then_some(after));
         try_join_all(after.map(|after| self.forget_settled(tenant, after))).await?;
         Ok(settled)
     }
@@ -258,9 +259,12 @@ impl Log {
         is_attempted.then(|| self.attempts_row(tenant, before, after, now)).flatten()
     }
 
-    /// Builds the update that settles a lease.
-    fn settlement(&self, tenant: &TenantId, lease: LeaseId, after: &Delivery) -> Update {
-        self.attempted(tenant, after).only_if(LEASE.equals(text(lease)).and(LEASE_ENDS.exists()))
+    /// Builds the update that settles the lease of `before`, or `None` if it has none. A settled lease has no end. The
+    /// conditions compare with values, because the update is also a statement.
+    fn settlement(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Option<Update> {
+        let Lease { id, ends } = before.pull.as_ref()?.lease?;
+        let is_leased = LEASE.equals(text(id)).and(LEASE_ENDS.equals(number(ends?.as_millisecond())));
+        Some(self.attempted(tenant, after).only_if(is_leased))
     }
 
     /// Deletes the payload of a delivery that has been settled with success, if it is too large to be kept.
