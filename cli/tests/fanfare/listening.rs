@@ -349,11 +349,11 @@ async fn program(body: Vec<u8>) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn missed_events_arrive_at_the_start_and_failures_are_retried() {
     let (world, tenant, machine, receiver) = begin(&[("RETRY_SCHEDULE", "1")]).await;
-    drop({
-        let listener = Listener::start(&machine, &receiver.url("/"), &[]);
-        listener.says("Forwarding to").await;
-        listener
-    });
+    let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    listener.says("Forwarding to").await;
+    // A killed listener's last call could still lease the event.
+    listener.signal("INT");
+    listener.ends().await;
     world.enqueue("job-events", event(&tenant.id, "asleep")).await;
     let refusing = Receiver::scripted(&[(500, &[])]).await;
     let listener = Listener::start(&machine, &refusing.url("/"), &["--json"]);
