@@ -3,7 +3,7 @@
 # while Flask 3.1.3 under the same server gives the body: Django reads as many bytes as content-length says, and there is
 # none. Hurt: receivers of signed webhooks behind a proxy that passes bodies on in chunks: every signature is wrong, and
 # nothing says why.
-# Usage: findings/django-chunked.sh. Needs Python 3 and PyPI. Fails if the behaviour changes.
+# Usage: findings/django-chunked.sh. Needs Python 3 and PyPI. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'kill "${server:-}" 2> /dev/null || true; rm -rf "$folder"' EXIT

@@ -3,7 +3,7 @@
 # passes its context to another function, even one that does nothing: then the framework has parsed the body first, and
 # `text()` fails with a TypeError. `parse: "none"` in the route's options avoids it. Hurt: receivers that verify a
 # signature over the raw body, as soon as a log call with the context is added in front of the verification.
-# Usage: findings/elysia-context.sh. Needs Node.js 20 and npm's registry. Fails if the behaviour changes.
+# Usage: findings/elysia-context.sh. Needs Node.js 20 and npm's registry. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT

@@ -3,7 +3,7 @@
 # middleware has read, for example one that verifies a signature. 499 is nginx's code for a client that went away, so the
 # sender's log blames the sender. Setting `ctx.request.body` in the earlier middleware makes it skip the parsing. Hurt:
 # receivers that add a verification in front of their parser, and the readers of the delivery log.
-# Usage: findings/koa-499.sh. Needs Node.js 20 and npm's registry. Fails if the behaviour changes.
+# Usage: findings/koa-499.sh. Needs Node.js 20 and npm's registry. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT

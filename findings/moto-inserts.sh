@@ -4,7 +4,7 @@
 # HTTP 500 and a page that an SDK cannot parse. Literal values are inserted. Hurt: developers who insert conditionally
 # in batches (BatchExecuteStatement is the only such call) and test against Moto; the error names neither INSERT nor `?`.
 # Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html
-# Usage: findings/moto-inserts.sh. Needs Python 3 and PyPI. Fails if the behaviour changes.
+# Usage: findings/moto-inserts.sh. Needs Python 3 and PyPI. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT

@@ -3,7 +3,7 @@
 # with `app.use(express.json({ limit }))`: `req.rawBody` is undefined, the parsed body is there, and the answer is 201.
 # `app.useBodyParser("json", { limit })` raises the limit and keeps it. Hurt: receivers of signed webhooks, whose
 # verification breaks on the day on which they allow larger events, without an error from the framework.
-# Usage: findings/nest-raw-body.sh. Needs Node.js 20 and npm's registry. Fails if the behaviour changes.
+# Usage: findings/nest-raw-body.sh. Needs Node.js 20 and npm's registry. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT

@@ -5,7 +5,7 @@
 # body. npm's standardwebhooks 1.1.1 fails in its constructor instead. Passing the secret as bytes works in both. Hurt:
 # receivers in Python whose secret is a passphrase.
 # Usage: findings/python-secrets.sh. Needs Python 3.11 with pip, Node.js 20, npm, PyPI and npm's registry. Fails if the
-# behaviour changes.
+# behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT

@@ -29,7 +29,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_processs_own_time_counts() {
+    async fn only_the_own_time_of_the_process_counts() {
         let began = Instant::now();
         assert_eq!(within(SECOND, Box::pin(sleep(SECOND - Duration::from_millis(1)))).await, Some(()));
         assert_eq!(within(SECOND, pending::<()>()).await, None);

@@ -76,7 +76,7 @@ async fn a_local_https_program_needs_trust_or_insecure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_companys_certificate_is_trusted_for_the_service() {
+async fn a_company_certificate_is_trusted_for_the_service() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
     let service = Encrypted::before(world.stack.api(), &machine).await;

@@ -275,8 +275,8 @@ mod tests {
             }
         };
         tokio::select! {
-            dialled = dialer.dial(&tenant, &Host::Domain("fifty.example"), port) => {
-                assert!(dialled.is_ok(), "it is connected");
+            dialed = dialer.dial(&tenant, &Host::Domain("fifty.example"), port) => {
+                assert!(dialed.is_ok(), "it is connected");
                 assert_eq!(*connected.lock().expect("no panic"), [SocketAddr::from(([127, 0, 0, 1], port))]);
             }
             () = accept => {}

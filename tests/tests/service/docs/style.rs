@@ -26,44 +26,6 @@ const WORDS: [(&str, &str); 18] = [
     ("also when", "\"even when\""),
 ];
 
-/// British beginnings of words, in lower case, with their American spellings.
-const SPELLINGS: [(&str, &str); 34] = [
-    ("analyse", "analyze"),
-    ("artefact", "artifact"),
-    ("authoris", "authoriz"),
-    ("behaviour", "behavior"),
-    ("cancelled", "canceled"),
-    ("cancelling", "canceling"),
-    ("canonicalis", "canonicaliz"),
-    ("catalogue", "catalog"),
-    ("centre", "center"),
-    ("colour", "color"),
-    ("customis", "customiz"),
-    ("defence", "defense"),
-    ("dialled", "dialed"),
-    ("dialling", "dialing"),
-    ("favour", "favor"),
-    ("grey", "gray"),
-    ("honour", "honor"),
-    ("initialis", "initializ"),
-    ("judgement", "judgment"),
-    ("labelled", "labeled"),
-    ("licence", "license"),
-    ("minimis", "minimiz"),
-    ("modelled", "modeled"),
-    ("neighbour", "neighbor"),
-    ("normalis", "normaliz"),
-    ("optimis", "optimiz"),
-    ("organis", "organiz"),
-    ("randomis", "randomiz"),
-    ("recognis", "recogniz"),
-    ("serialis", "serializ"),
-    ("signalled", "signaled"),
-    ("summaris", "summariz"),
-    ("unoptimis", "unoptimiz"),
-    ("vectoris", "vectoriz"),
-];
-
 /// Words that may begin only questions.
 const OPENINGS: [&[&str]; 7] =
     [&["What"], &["Who"], &["How", "so"], &["How", "many"], &["How", "long"], &["How", "often"], &["How", "far"]];
@@ -74,10 +36,8 @@ const IN_NAMES: [&str; 2] = ["told", "tells"];
 const LONGEST_TEST_NAME: usize = 60;
 
 /// Files that may use a word, and the reason.
-const EXCEPTIONS: [(&str, &str, &str); 2] = [
-    ("common/src/webhooks/job_failures/quota.rs", "mails", "stored items have this name"),
-    ("common/src/accounts/invitations.rs", "cancelled", "stored items have this status"),
-];
+const EXCEPTIONS: [(&str, &str, &str); 1] =
+    [("common/src/webhooks/job_failures/quota.rs", "mails", "stored items have this name")];
 
 /// Separates two passages in a file.
 const BREAK: u8 = 0;
@@ -211,11 +171,6 @@ fn faults(path: &str, source: &str) -> Vec<String> {
                 refuse(phrase, &format!("write {remedy}"));
             }
         }
-        for (british, american) in SPELLINGS {
-            if lower.starts_with(british) {
-                refuse(word, &format!("spell it \"{american}...\""));
-            }
-        }
         for opening in OPENINGS {
             if opening[0] == *word && follows(opening) && !is_question(&text[*at..]) {
                 refuse(word, "begin with a noun, or end the question with \"?\"");
@@ -234,11 +189,7 @@ fn bad_names(path: &str, source: &str) -> Vec<String> {
         if let Some((_, name)) = line.split_once("fn ").filter(|_| is_test && !line.starts_with('#')) {
             let name = &name[..name.find('(').unwrap_or(name.len())];
             let line = number + 1;
-            let is_refused = |word: &&str| {
-                IN_NAMES.contains(word)
-                    || WORDS.iter().any(|(phrase, _)| phrase == word)
-                    || SPELLINGS.iter().any(|(british, _)| word.starts_with(british))
-            };
+            let is_refused = |word: &&str| IN_NAMES.contains(word) || WORDS.iter().any(|(phrase, _)| phrase == word);
             if let Some(word) = name.split('_').find(is_refused) {
                 bad.push(format!("{path}:{line}: `{name}`: avoid \"{word}\", as docs/style.md says"));
             }
@@ -269,7 +220,7 @@ fn texts_and_test_names_keep_to_the_style() {
 }
 
 /// Lines from earlier versions, each with its file and the banned word.
-const REFUSED: [(&str, &str, &str); 20] = [
+const REFUSED: [(&str, &str, &str); 19] = [
     ("README.md", "Receivers that hang, fail or take long hold up nobody else, however many", "nobody"),
     (
         "README.md",
@@ -288,7 +239,6 @@ const REFUSED: [(&str, &str, &str); 20] = [
     ("cli/src/config.rs", "/// A new file, in the place of what a process may have left.", "in the place of"),
     ("cli/src/listen.rs", r#"note("What comes while this does not run waits for three days.");"#, "What"),
     ("cli/src/listen.rs", r#"note(&format!("Ending: {} under way. Ctrl-C again ends at once.", left));"#, "under way"),
-    ("cli/src/terminal.rs", "/// The colour of a word that says how something is.", "colour"),
     ("tests/simulation/check/allowance.rs", "/// Attempts may be put off, so that others need not wait.", "put off"),
     ("tests/tests/service/events/audience.rs", "//! Who gets an event.", "Who"),
     ("tests/benches/isolation/run.rs", "/// How many events have not been handled yet.", "How"),
@@ -337,11 +287,7 @@ fn a_long_test_name_or_one_with_a_refused_word_is_refused() {
     assert_eq!(bad_names("a.rs", &test(&"x".repeat(60))), [""; 0]);
     assert!(bad_names("a.rs", &test(&"x".repeat(61)))[0].starts_with("a.rs:3: "));
     assert_eq!(bad_names("a.rs", &format!("fn {}() {{}}", "x".repeat(61))), [""; 0]);
-    for (name, word) in [
-        ("a_failed_job_is_told_once", "told"),
-        ("a_literal_address_is_dialled", "dialled"),
-        ("an_outage_wakes_nobody", "nobody"),
-    ] {
+    for (name, word) in [("a_failed_job_is_told_once", "told"), ("an_outage_wakes_nobody", "nobody")] {
         assert!(bad_names("a.rs", &test(name))[0].contains(&format!("avoid \"{word}\"")));
     }
 }
