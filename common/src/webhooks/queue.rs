@@ -25,6 +25,8 @@ use crate::{
 
 /// The maximum number of messages in a call to SQS.
 const BATCH_SIZE: usize = 10;
+/// SQS may deliver a message slightly early.
+pub const EARLY_DELIVERY_TOLERANCE: Duration = Duration::from_secs(1);
 /// The maximum number of attempts in a message. An invocation gets up to ten messages, and reads the payloads of all of
 /// their attempts, of up to 1 MiB each.
 const MAX_ATTEMPTS_PER_MESSAGE: usize = 10;

@@ -30,7 +30,7 @@ use common::{
 use crate::app::App;
 
 pub(crate) fn create() -> Route<App> {
-    Route::post(CreateKey::PATH, Session, New::read, issue)
+    Route::post(CreateKey::PATH, Session, CreateInput::read, issue)
         .records(&[Action::KeyCreated])
         .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
@@ -45,7 +45,7 @@ pub(crate) fn create() -> Route<App> {
 }
 
 pub(crate) fn list() -> Route<App> {
-    Route::get(Keys::PATH, KeyOrSession, Listing::read, managed)
+    Route::get(Keys::PATH, KeyOrSession, ListInput::read, managed)
         .scope(Scope::MembersRead)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
@@ -56,7 +56,7 @@ pub(crate) fn list() -> Route<App> {
 }
 
 pub(crate) fn delete() -> Route<App> {
-    Route::post(DeleteKey::PATH, KeyOrSession, Which::read, revoke)
+    Route::post(DeleteKey::PATH, KeyOrSession, DeleteInput::read, revoke)
         .records(&[Action::KeyDeleted])
         .any_scope()
         .also_scope(Scope::MembersWrite, "to delete another key")
@@ -83,12 +83,12 @@ const UNSUPPORTED: [&str; 11] = [
 /// The possible lifetimes of an expiring key, in seconds: a minute to a year.
 const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
 
-struct New {
+struct CreateInput {
     key: NewKey,
     organization: Option<TenantId>,
 }
 
-impl New {
+impl CreateInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let name = fields
             .about("A name to tell the key apart from your other keys.")
@@ -123,13 +123,13 @@ impl New {
     }
 }
 
-struct Listing {
+struct ListInput {
     organization: Option<TenantId>,
     paging: Paging,
     order: Order,
 }
 
-impl Listing {
+impl ListInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
             .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
@@ -141,11 +141,11 @@ impl Listing {
     }
 }
 
-struct Which {
+struct DeleteInput {
     key: KeyId,
 }
 
-impl Which {
+impl DeleteInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let refused = fields.refuse(&["configId"]);
         let key = fields
@@ -159,7 +159,7 @@ impl Which {
     }
 }
 
-async fn issue(app: Arc<App>, call: Call<SignedIn, Recorder>, input: New) -> Result<Issued> {
+async fn issue(app: Arc<App>, call: Call<SignedIn, Recorder>, input: CreateInput) -> Result<Issued> {
     let user = &call.caller.user;
     check_own(&user.organization, input.organization.as_ref())?;
     let issued = app.keys.issue(&call.recorder, &app.users, user, input.key, Timestamp::now()).await?;
@@ -180,7 +180,7 @@ async fn issue(app: Arc<App>, call: Call<SignedIn, Recorder>, input: New) -> Res
     })
 }
 
-async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Key>> {
+async fn managed(app: Arc<App>, call: Call<Caller>, input: ListInput) -> Result<Vec<Key>> {
     let (caller, organization) = (&call.caller, &call.caller.organization);
     check_own(organization, input.organization.as_ref())?;
     let mut managed = app.keys.managed(organization, caller.manages_keys_of()).await?;
@@ -190,7 +190,7 @@ async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Ve
     Ok(managed.into_iter().map(|key| shown(key, &names)).collect())
 }
 
-async fn revoke(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Success> {
+async fn revoke(app: Arc<App>, call: Call<Caller, Recorder>, input: DeleteInput) -> Result<Success> {
     let caller = &call.caller;
     if caller.key().is_none_or(|key| key.key != input.key) {
         caller.check_scope(Scope::MembersWrite)?;

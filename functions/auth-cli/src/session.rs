@@ -67,7 +67,7 @@ pub(crate) fn list() -> Route<App> {
 }
 
 pub(crate) fn revoke() -> Route<App> {
-    Route::post("/api/auth/revoke-session", http::Session, Which::read, end_one)
+    Route::post("/api/auth/revoke-session", http::Session, RevokeInput::read, end_one)
         .records(&[Action::SessionEnded])
         .summary("Immediately ends one of the caller's sessions.")
         .faults(&[Fault::NotFound])
@@ -85,11 +85,11 @@ pub(crate) fn revoke_all() -> Route<App> {
         .summary("Immediately ends all of the caller's sessions, including the current one.")
 }
 
-struct Which {
+struct RevokeInput {
     session: IdOrToken,
 }
 
-impl Which {
+impl RevokeInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             session: fields
@@ -252,7 +252,7 @@ async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Lis
     Ok(sessions.into_iter().map(Listed::from).collect())
 }
 
-async fn end_one(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Which) -> Result<Status> {
+async fn end_one(app: Arc<App>, call: Call<SignedIn, Recorder>, input: RevokeInput) -> Result<Status> {
     app.sessions.revoke(&call.recorder, &call.caller.user, &input.session).await?;
     Ok(Status::DONE)
 }

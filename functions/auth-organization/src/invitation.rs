@@ -27,7 +27,7 @@ use crate::{
 
 /// Requires an owner with a verified email: otherwise, anyone could make the service email any address.
 pub(crate) fn invite() -> Route<App> {
-    Route::post(Invite::PATH, KeyOrSession, New::read, send)
+    Route::post(Invite::PATH, KeyOrSession, CreateInput::read, send)
         .records(&[Action::InvitationCreated, Action::InvitationCanceled])
         .scope(Scope::MembersWrite)
         .summary(
@@ -51,14 +51,14 @@ pub(crate) fn invite() -> Route<App> {
 
 /// Requires an owner, or a key that may invite, because an invitation's id is enough to sign up.
 pub(crate) fn list() -> Route<App> {
-    Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
+    Route::get(Invitations::PATH, KeyOrSession, ListInput::read, invitations)
         .scope(Scope::MembersWrite)
         .summary("Lists the invitations, newest first. A new invitation may take a moment to appear. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
 }
 
 pub(crate) fn cancel() -> Route<App> {
-    Route::post(CancelInvitation::PATH, KeyOrSession, Which::read, withdraw)
+    Route::post(CancelInvitation::PATH, KeyOrSession, CancelInput::read, withdraw)
         .records(&[Action::InvitationCanceled])
         .scope(Scope::MembersWrite)
         .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
@@ -66,13 +66,13 @@ pub(crate) fn cancel() -> Route<App> {
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::InvitationUsed)])
 }
 
-struct New {
+struct CreateInput {
     email: Email,
     role: Role,
     organization: Option<TenantId>,
 }
 
-impl New {
+impl CreateInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields
             .about("The email address to invite. It must not belong to a member.")
@@ -91,12 +91,12 @@ impl New {
     }
 }
 
-struct Listing {
+struct ListInput {
     organization: Named,
     paging: Paging,
 }
 
-impl Listing {
+impl ListInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
         let paging = Paging::read(fields);
@@ -104,11 +104,11 @@ impl Listing {
     }
 }
 
-struct Which {
+struct CancelInput {
     invitation: InvitationId,
 }
 
-impl Which {
+impl CancelInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             invitation: fields
@@ -118,14 +118,14 @@ impl Which {
     }
 }
 
-async fn send(app: Arc<App>, call: Call<Caller, Recorder>, input: New) -> Result<Invitation> {
-    let (inviter, New { email, role, organization }) = (call.caller.user()?, input);
+async fn send(app: Arc<App>, call: Call<Caller, Recorder>, input: CreateInput) -> Result<Invitation> {
+    let (inviter, CreateInput { email, role, organization }) = (call.caller.user()?, input);
     check_manages(inviter, organization.as_ref())?;
     check_may_give(&call.caller, role)?;
     Ok(shown(app.inviting.invite(&call.recorder, inviter, &email, role, &call.base).await?))
 }
 
-async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Invitation>> {
+async fn invitations(app: Arc<App>, call: Call<Caller>, input: ListInput) -> Result<Vec<Invitation>> {
     let owner = call.caller.user()?;
     input.organization.check(&app, &owner.organization).await?;
     check_manages(owner, None)?;
@@ -133,7 +133,7 @@ async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Resul
     Ok(shown_to(&call.caller, invited))
 }
 
-async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Invitation> {
+async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: CancelInput) -> Result<Invitation> {
     let owner = call.caller.user()?;
     check_manages(owner, None)?;
     Ok(shown(app.invitations.cancel(&call.recorder, owner, input.invitation).await?))

@@ -32,7 +32,7 @@ use crate::{
 };
 
 pub(crate) fn list() -> Route<App> {
-    Route::get(Members::PATH, KeyOrSession, Listing::read, members)
+    Route::get(Members::PATH, KeyOrSession, ListInput::read, members)
         .scope(Scope::MembersRead)
         .summary("Lists the members in sign-up order. A new member may take a moment to appear.")
         .description(
@@ -66,7 +66,7 @@ pub(crate) fn update_role() -> Route<App> {
 }
 
 pub(crate) fn remove() -> Route<App> {
-    Route::post(RemoveMember::PATH, KeyOrSession, Which::read, end)
+    Route::post(RemoveMember::PATH, KeyOrSession, RemoveInput::read, end)
         .records(&[Action::MemberRemoved, Action::MemberLeft])
         .scope(Scope::MembersWrite)
         .summary("Removes a member, deletes their account and immediately ends its sessions and keys. Owners only.")
@@ -92,13 +92,13 @@ pub(crate) fn leave() -> Route<App> {
         .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
-struct Listing {
+struct ListInput {
     organization: Named,
     paging: Paging,
     order: Order,
 }
 
-impl Listing {
+impl ListInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
         let paging = Paging::read(fields);
@@ -144,12 +144,12 @@ impl NewRole {
     }
 }
 
-struct Which {
+struct RemoveInput {
     organization: Option<TenantId>,
     member: MemberIdOrEmail,
 }
 
-impl Which {
+impl RemoveInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
             .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
@@ -185,7 +185,7 @@ struct ActiveRole {
 /// The error when an organization key calls a route about the caller's own membership.
 const NOT_A_MEMBER: Error = Error::NotFound("An organization key is not a member");
 
-async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {
+async fn members(app: Arc<App>, call: Call<Caller>, input: ListInput) -> Result<Listed> {
     let organization = &call.caller.organization;
     input.organization.check(&app, organization).await?;
     let (members, total) = app.members.list(organization, input.paging, input.order).await?;
@@ -216,7 +216,7 @@ async fn change_role(app: Arc<App>, call: Call<Caller, Recorder>, input: NewRole
     Ok(changed.into())
 }
 
-async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: Which) -> Result<Removed> {
+async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: RemoveInput) -> Result<Removed> {
     let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     let organization = app.organizations.get(&owner.organization).await?;

@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::{app::App, invitation::shown};
 
 pub(crate) fn get() -> Route<App> {
-    Route::get("/api/auth/organization/get-invitation", Session, |_, fields| Which::read(fields, "id"), read)
+    Route::get("/api/auth/organization/get-invitation", Session, |_, fields| IdInput::read(fields, "id"), read)
         .summary("Returns a pending invitation to the caller's address, with its organization and inviter.")
         .faults(&[
             Fault::EmailNotVerified,
@@ -68,7 +68,7 @@ pub(crate) fn reject() -> Route<App> {
     Route::post(
         RejectInvitation::PATH,
         Session,
-        |_, fields| Which::read(fields, RejectInvitation::NAMES.invitation_id),
+        |_, fields| IdInput::read(fields, RejectInvitation::NAMES.invitation_id),
         decline,
     )
     .records(&[Action::InvitationRejected])
@@ -82,11 +82,11 @@ pub(crate) fn reject() -> Route<App> {
     ])
 }
 
-struct Which {
+struct IdInput {
     invitation: InvitationId,
 }
 
-impl Which {
+impl IdInput {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Self, Rejected> {
         Ok(Self {
             invitation: fields
@@ -103,7 +103,7 @@ struct Acceptance {
 
 impl Acceptance {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let which = Which::read(fields, AcceptInvitation::NAMES.invitation_id);
+        let which = IdInput::read(fields, AcceptInvitation::NAMES.invitation_id);
         let may_end = invitation_link::may_end(fields);
         Ok(Self { invitation: which?.invitation, may_end: may_end? })
     }
@@ -154,7 +154,7 @@ fn shown_to_recipient(invited: Invited, organization: Organization) -> ReceivedI
     }
 }
 
-async fn read(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Details> {
+async fn read(app: Arc<App>, call: Call<SignedIn>, input: IdInput) -> Result<Details> {
     let received = app.invitations.received(&call.caller.user, input.invitation).await?;
     received.check_open(Timestamp::now())?;
     let Invited { invitation, .. } = &received.invited;
@@ -200,7 +200,7 @@ async fn join(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Acceptance) 
     Ok(Accepted { invitation: shown(moved.invited), member: moved.member.into() })
 }
 
-async fn decline(app: Arc<App>, call: Call<SignedIn, Recorder>, input: Which) -> Result<Declined> {
+async fn decline(app: Arc<App>, call: Call<SignedIn, Recorder>, input: IdInput) -> Result<Declined> {
     let invited = app.invitations.reject(&call.recorder, &call.caller.user, input.invitation).await?;
     Ok(Declined { invitation: shown(invited), member: None })
 }

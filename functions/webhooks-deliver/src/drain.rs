@@ -27,7 +27,7 @@ use common::{
         delivery::{AttemptResult, Delivery, Drain, DueAttempt, Outcome, Parked, Payload, Receiver, Status, Trigger},
         endpoints::{Endpoint, Gate, Shown},
         log::{Room, Rooms},
-        queue::DrainMessage,
+        queue::{DrainMessage, EARLY_DELIVERY_TOLERANCE},
     },
 };
 use futures::{
@@ -46,7 +46,7 @@ use crate::{
     due_deliveries::Due,
     ledger::Ledger,
     places::Place,
-    record::{MAX_EARLY_DELIVERY, Record, Undone},
+    record::{Record, Undone},
     turns::{drain_of, due_at},
 };
 
@@ -259,7 +259,7 @@ impl Round<'_> {
                     }
                     looking.set(self.lanes(after, pause(lanes.len())));
                     let now = Timestamp::now();
-                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(MAX_EARLY_DELIVERY);
+                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(EARLY_DELIVERY_TOLERANCE);
                     for lane in lanes.into_iter().filter(is_due) {
                         if served.insert(lane.receiver) {
                             serving.push(async move { (lane.receiver, self.serve_one(&lane).await) });

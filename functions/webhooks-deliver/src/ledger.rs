@@ -62,7 +62,7 @@ const CHUNK_SIZE: usize = 25;
 const MAX_CHUNKS: usize = 16;
 /// The maximum number of chunks of parked attempts that a process stores concurrently, and of chunks with large bodies
 /// for an organization. More of them would delay the attempts that are made at once if a table is busy.
-const MAX_SLOW: usize = 2;
+const MAX_DEFERRED_CHUNKS: usize = 2;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
 const CHUNK_WAIT: Duration = Duration::from_millis(50);
@@ -176,7 +176,7 @@ impl Ledger {
             hold_for: HoldFor::from_env(env)?,
             schedule: retry_schedule(env)?,
             disable_after: disable_after(env)?,
-            parking: Semaphore::new(MAX_SLOW),
+            parking: Semaphore::new(MAX_DEFERRED_CHUNKS),
         })
     }
 
@@ -201,8 +201,10 @@ impl Ledger {
             store(chunk).await
         };
         let heavy = streams::divided(heavy, |ended: &Ended| ended.due.tenant.clone())
-            .flat_map_unordered(None, |inbox| Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(MAX_SLOW)));
-        let stored = stream::select(stream::select(ended, parked.buffer_unordered(MAX_SLOW)), heavy);
+            .flat_map_unordered(None, |inbox| {
+                Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(MAX_DEFERRED_CHUNKS))
+            });
+        let stored = stream::select(stream::select(ended, parked.buffer_unordered(MAX_DEFERRED_CHUNKS)), heavy);
         stored.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 

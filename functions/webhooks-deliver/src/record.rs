@@ -1,12 +1,9 @@
 //! Records from the queues, and the reasons for leaving a record in its queue.
 
-use std::{any::Any, time::Duration};
+use std::any::Any;
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
-
-/// SQS may deliver a message slightly early.
-pub(crate) const MAX_EARLY_DELIVERY: Duration = Duration::from_secs(1);
 
 /// A record of a batch.
 pub(crate) struct Record {

@@ -6,6 +6,7 @@ use common::{
     webhooks::{
         delivery::{AttemptResult, Delivery, Destination, DueAttempt, Origin},
         endpoints::Endpoint,
+        queue::EARLY_DELIVERY_TOLERANCE,
     },
 };
 
@@ -14,7 +15,7 @@ use crate::{
     batch::Batch,
     due_deliveries::{Due, InProgress},
     ledger::Ledger,
-    record::{MAX_EARLY_DELIVERY, Record, Undone},
+    record::{Record, Undone},
 };
 
 /// The action for a message about a due attempt.
@@ -42,7 +43,7 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
     let is_next = DueAttempt::next(&due.tenant, delivery) == *due;
     let is_last = is_repeated && due.attempt == delivery.attempts;
     match (is_next, is_last) {
-        (true, _) if wakes_at.since(now) <= MAX_EARLY_DELIVERY => Step::Attempt,
+        (true, _) if wakes_at.since(now) <= EARLY_DELIVERY_TOLERANCE => Step::Attempt,
         (true, _) | (false, true) => Step::SendOn,
         (false, false) => Step::Drop,
     }

@@ -18,7 +18,7 @@ use crate::{
     error::Result,
     id::{LeaseId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::Drain,
+    webhooks::{delivery::Drain, queue::EARLY_DELIVERY_TOLERANCE},
 };
 
 attributes! {
@@ -30,8 +30,6 @@ attributes! {
 const DOING: &str = "scheduling a drain";
 /// A message that is this late is considered lost.
 const LOST_AFTER: Duration = Duration::from_secs(5 * 60);
-/// SQS may deliver a message slightly early.
-const MAX_EARLY_DELIVERY: Duration = Duration::from_secs(1);
 /// The lock of a drain whose process has died expires after this time, which is longer than an invocation.
 const LOCK: Duration = Duration::from_secs(45);
 
@@ -113,7 +111,7 @@ impl Endpoints {
     pub async fn begin_drain(&self, tenant: &TenantId, drain: Drain, now: Timestamp) -> Result<Option<Draining>> {
         let ms = |time: Timestamp| number(time.as_millisecond());
         let is_free = RUNS_UNTIL.is_absent().or(RUNS_UNTIL.is_at_most(ms(now)));
-        let is_due = EXPECTED_AT.is_at_most(ms(now.after(MAX_EARLY_DELIVERY))).and(is_free);
+        let is_due = EXPECTED_AT.is_at_most(ms(now.after(EARLY_DELIVERY_TOLERANCE))).and(is_free);
         let update = self.update_drain(tenant, drain, is_due).set(RUNS_UNTIL, ms(now.after(LOCK)));
         let begun = update.send_for(&self.dynamodb, ReturnValue::AllNew, DOING).await?;
         begun.as_ref().map(Draining::from_item).transpose()
