@@ -139,11 +139,11 @@ impl Template {
         let resources = root.get("Resources").and_then(Value::as_object).context("the template has no Resources")?;
         for (logical, resource) in resources {
             let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default();
-            let properties = resource.get("Properties").cloned().unwrap_or_else(|| Value::Object(Default::default()));
+            let properties = resource.get("Properties").unwrap_or(&Value::Null);
             let name = local_name(logical);
             match kind {
                 "AWS::Serverless::Function" => {
-                    let properties = with_globals(root, properties);
+                    let properties = with_globals(root, properties.clone());
                     let function = scope.evaluate(&properties).and_then(|value| Ok(serde_json::from_value(value)?));
                     template.functions.insert(name, function.with_context(|| logical.clone())?);
                 }
@@ -153,10 +153,10 @@ impl Template {
                     template.cors = cors.with_context(|| logical.clone())?;
                 }
                 "AWS::DynamoDB::Table" => {
-                    template.tables.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
+                    template.tables.insert(name, scope.evaluate(properties).with_context(|| logical.clone())?);
                 }
                 "AWS::SQS::Queue" => {
-                    template.queues.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
+                    template.queues.insert(name, scope.evaluate(properties).with_context(|| logical.clone())?);
                 }
                 // Other kinds of resources have no local counterpart.
                 _ => {}

@@ -18,17 +18,19 @@ pub(crate) struct Scope {
 impl Scope {
     /// Returns the scope of the template `root`. `overrides` replace the defaults of its parameters.
     pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: Place) -> Self {
-        let section = |name: &str| root.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
+        let section = |name: &str| root.get(name).and_then(Value::as_object);
         let mut parameters: HashMap<_, _> = section("Parameters")
-            .iter()
+            .into_iter()
+            .flatten()
             .filter_map(|(name, parameter)| Some((name.clone(), text(parameter.get("Default")?))))
             .collect();
         parameters.extend(overrides.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
         let resources = section("Resources")
-            .iter()
+            .into_iter()
+            .flatten()
             .filter_map(|(name, resource)| Some((name.clone(), resource.get("Type")?.as_str()?.to_owned())))
             .collect();
-        Self { resources, parameters, conditions: section("Conditions"), place }
+        Self { resources, parameters, conditions: section("Conditions").cloned().unwrap_or_default(), place }
     }
 
     /// Replaces every intrinsic function in `value` with its result.
