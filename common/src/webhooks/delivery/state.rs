@@ -108,6 +108,13 @@ pub enum AttemptResult {
 }
 
 impl Delivery {
+    /// Whether the fields agree with each other. The log asserts this for every state that it writes or reads.
+    pub(in crate::webhooks) fn is_consistent(&self) -> bool {
+        (self.next_attempt_at.is_none() || self.status == Status::Pending)
+            && (!self.is_parked || self.next_attempt_at.is_some())
+            && self.tries <= self.attempts
+    }
+
     /// Builds a delivery before its first attempt.
     pub fn new(id: DeliveryId, event: EventName, job_id: String) -> Self {
         Self {

@@ -76,7 +76,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         Some(pull) => pull.due.filter(|_| status == Status::Pending),
         None => record.optional_time(NEXT_ATTEMPT_AT),
     };
-    Ok(Delivery {
+    let delivery = Delivery {
         status,
         attempts: record.optional_integer(ATTEMPTS).unwrap_or(0),
         is_parked: next_attempt_at.is_some() && record.optional_boolean(PARKED) == Some(true),
@@ -93,7 +93,9 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         erased_at: record.optional_time(ERASED_AT),
         workflow: record.optional_text(WORKFLOW).map(str::to_owned),
         ..Delivery::new(id, record.parsed(EVENT)?, record.text(JOB_ID)?.to_owned())
-    })
+    };
+    debug_assert!(delivery.is_consistent(), "{delivery:?}");
+    Ok(delivery)
 }
 
 /// The attributes of a delivery to a pull endpoint. Deliveries with `due` are in the index of pull deliveries.

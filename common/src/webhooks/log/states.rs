@@ -502,6 +502,7 @@ fn attempt_key(number: u32) -> String {
 
 /// The attributes that depend on the status. `delivered` needs only a few.
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
+    debug_assert!(delivery.is_consistent(), "{delivery:?}");
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
         let (shard, status) = (delivery.id.shard(), delivery.status);
