@@ -133,7 +133,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_events_survive_failing_calls_and_three_kills() {
-    survive(60, 3, Duration::from_millis(700), 5, Duration::from_secs(100)).await;
+    survive(60, 3, Duration::from_millis(700), 5, Duration::from_secs(300)).await;
 }
 
 /// The full version: `cargo test --release -p tests -- --ignored two_thousand`.
