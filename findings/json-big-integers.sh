@@ -1,8 +1,8 @@
 #!/bin/bash
 # Debian 12's Jansson 2.14-2 fails to parse JSON with an integer above 9223372036854775807, such as the upper half of the
 # unsigned 64-bit ids, and json-c 0.16-2 turns each integer above 18446744073709551615 into this number, without an error:
-# two ids become one. cJSON 1.7.15-1+deb12u4 rounds to a double, as JavaScript does, and ends a string at `\u0000`. The grammar of
-# JSON allows all of them. Hurt: receivers of webhooks in C: the signature is right, and then an event whose
+# two ids become one. cJSON 1.7.15-1+deb12u4 rounds to a double, as JavaScript does, and ends a string at `\u0000`. The
+# grammar of JSON allows all of them. Hurt: receivers of webhooks in C: the signature is right, and then an event whose
 # result has such an id is refused at each attempt, or is stored as the result of another id.
 # Source: https://jansson.readthedocs.io/en/2.14/conformance.html
 # Usage: findings/json-big-integers.sh. Needs apt-get of Debian 12, and gcc. Fails if the behavior changes.
