@@ -13,7 +13,7 @@ trap 'kill ${servers:-} 2> /dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet caddy=2.6.2-5
 dpkg --extract caddy_*.deb .
-first=$((20000 + $$ % 20000))
+first=$((20000 + $$ % 12000))
 stopped=$((first + 6)) running=$((first + 7)) restarting=$((first + 8))
 # Prints a proxy with this number, the ports of its applications, and its options.
 proxy() {

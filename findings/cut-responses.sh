@@ -17,7 +17,7 @@ for package in *.deb; do dpkg --extract "$package" .; done
 npm install --silent --no-audit --no-fund express@5.3.0
 chmod 755 .
 export LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu:$folder/lib/x86_64-linux-gnu
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > receiver.cjs <<'NODE'
 const express = require("express");
 

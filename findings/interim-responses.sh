@@ -18,7 +18,7 @@ chmod 755 .
 libraries=$folder/usr/lib/x86_64-linux-gnu
 export LD_LIBRARY_PATH=$libraries:$folder/lib/x86_64-linux-gnu:$libraries/varnish:$folder/usr/lib/varnish
 export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder/usr/lib/trafficserver
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > receiver.cjs <<'NODE'
 require("http")
   .createServer((request, response) => {

@@ -14,7 +14,7 @@ apt-get -o APT::Sandbox::User=root download --quiet --quiet haproxy=2.6.12-1+deb
   libopentracing1=1.6.0-4 libopentracing-c-wrapper0=1.1.3-3+b1 nginx=1.22.1-9+deb12u11
 for package in *.deb; do dpkg --extract "$package" .; done
 export LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu:$folder/lib/x86_64-linux-gnu
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 one=$((port + 4)) two=$((port + 5))
 cat > nginx.conf <<NGINX
 daemon off;

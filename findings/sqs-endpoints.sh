@@ -14,7 +14,7 @@ cd "$folder"
 python3 -m venv venv
 venv/bin/pip install --quiet --disable-pip-version-check boto3==1.43.106 botocore==1.43.127
 npm install --silent --no-audit --no-fund --ignore-scripts @aws-sdk/client-sqs@3.1175.0 aws-sdk@2.1693.0
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > queues.py <<'PYTHON'
 import hashlib, http.server, json, sys, threading
 
