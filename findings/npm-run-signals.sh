@@ -19,6 +19,7 @@ npm install --silent --no-audit --no-fund pnpm@12.21.0
 python3 -m venv venv
 venv/bin/pip install --quiet --disable-pip-version-check hatch==1.18.2
 PATH=$PWD/node_modules/.bin:$PWD/venv/bin:$PATH
+export HATCH_DATA_DIR=$PWD/hatch
 # Ends in an orderly way at a SIGTERM, and after a minute at the latest.
 cat > program.py <<'PYTHON'
 import os, signal, sys
