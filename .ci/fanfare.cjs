@@ -17,9 +17,11 @@ try {
 }
 
 const child = spawn(executable, process.argv.slice(2), { stdio: "inherit" });
-// A terminal sends Ctrl-C to both processes. Other signals are forwarded.
+// A terminal sends Ctrl-C to both processes, so the child may get it twice. A supervisor sends SIGINT to this one only. On
+// Windows, `kill` would end the child without its own handling of Ctrl-C.
+const forwarded = process.platform === "win32" ? ["SIGTERM", "SIGHUP"] : ["SIGINT", "SIGTERM", "SIGHUP"];
 process.on("SIGINT", () => {});
-for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+for (const signal of forwarded) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error(`error: ${executable} cannot be started: ${error.message}`);
   process.exit(1);

@@ -5,7 +5,7 @@ LOCAL is the local runner. COMMAND starts the client, possibly in an emulator. F
 `listen`.
 """
 
-import http.server, json, os, queue, subprocess, sys, tempfile, threading
+import http.server, json, os, queue, signal, subprocess, sys, tempfile, threading
 
 from service import PATIENCE, new_organization, running
 
@@ -68,7 +68,8 @@ def use(stack):
         assert [delivery["job_id"] for delivery in deliveries] == ["job-1"], deliveries
         assert listen.poll() is None, listen.returncode
     finally:
-        listen.terminate()
+        # As a supervisor does, which sends the signal to the started process only.
+        listen.send_signal(signal.SIGTERM if COMMAND[0] == "wine" else signal.SIGINT)
         listen.wait(PATIENCE)
     fanfare("logout")
 
