@@ -47,17 +47,20 @@ impl Stop {
 
 #[cfg(unix)]
 async fn requested() {
+    use std::io::{IsTerminal, stderr, stdout};
     use tokio::signal::unix::{SignalKind, signal};
-    // The terminal sends SIGHUP when it closes.
-    let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = all else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
         // The default handlers stay in place. They end the process immediately.
         return std::future::pending().await;
     };
+    // The terminal sends SIGHUP when it closes. A handler would overrule `nohup`, which redirects the output and ignores
+    // the signal.
+    let has_terminal = stdout().is_terminal() || stderr().is_terminal();
+    let mut hangup = has_terminal.then(|| signal(SignalKind::hangup())).and_then(Result::ok);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
+        Some(()) = async { hangup.as_mut()?.recv().await } => {}
     }
 }
 

@@ -161,6 +161,21 @@ async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
 }
 
+/// `nohup` ignores SIGHUP and redirects the output.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ignored_hangup_does_not_end_a_listener() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    let listen = machine.command(&["listen", "--to", &receiver.url("/")]);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(listen.get_program()).args(listen.get_args()).stdin(Stdio::null());
+    nohup.envs(listen.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let listener = Listener::of(nohup);
+    listener.says("Forwarding to").await;
+    listener.signal("HUP");
+    world.enqueue("job-events", event(&tenant.id, "later")).await;
+    receiver.wait_for(1).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_exits_at_once_and_the_event_is_redelivered() {
     let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
