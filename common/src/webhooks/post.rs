@@ -197,8 +197,8 @@ impl Client {
                 Err(error) if connection.has_no_response(&error) => {}
                 Err(error) => return Err(broken(&error, &connection)),
                 // A response to the idle connection, not to the request (RFC 9110, section 15.5.9). The request is
-                // repeated, too.
-                Ok(Posted { outcome: Outcome::Failed(Failure::Status(408, _)), .. }) => {}
+                // repeated, too. Frameworks also send this status if a handler is too slow, and keep the connection.
+                Ok(Posted { outcome: Outcome::Failed(Failure::Status(408, _)), .. }) if !connection.is_idle() => {}
                 Ok(posted) => {
                     self.pool.put(origin, connection);
                     return Ok(posted);

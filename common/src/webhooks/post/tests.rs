@@ -375,12 +375,15 @@ async fn the_rest_of_an_earlier_response_repeats_the_request() {
 #[tokio::test]
 async fn a_request_that_gets_stray_bytes_is_repeated() {
     let timed_out: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    // Many frameworks answer with this status if a handler is too slow.
+    let late_handler: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n";
     for (answer, outcome, connections_made) in [
         (b"ok".as_slice(), Outcome::Delivered(200), 2),
         (b"okHTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", Outcome::Delivered(200), 2),
         (b"\0\0\0", Outcome::Delivered(200), 2),
         (b"5\r\nhello\r\n0\r\n\r\n", Outcome::Delivered(200), 2),
         (timed_out, Outcome::Delivered(200), 2),
+        (late_handler, Outcome::Failed(Failure::Status(408, None)), 1),
         (b"\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Outcome::Delivered(200), 1),
         (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", Outcome::Failed(Failure::Status(429, None)), 1),
         (b"HTTP/9", Outcome::Failed(Failure::Protocol), 1),
