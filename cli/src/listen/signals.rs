@@ -49,7 +49,8 @@ impl Stop {
 async fn requested() {
     use std::io::{IsTerminal, stderr, stdout};
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         // The default handlers stay in place. They end the process immediately.
         return std::future::pending().await;
     };

@@ -2,7 +2,7 @@
 //! embedded tables to a receiver.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -13,7 +13,7 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 
 use crate::{
-    Effort,
+    Effort, artifacts,
     delivery::{Counter, job_event},
     service::{self, Service},
     table::{Row, Table, median},
@@ -24,8 +24,9 @@ const SENDERS: usize = 8;
 /// The time limit for a run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500. If `BASELINE` is
-/// the path of another version's local runner, both versions run alternately and are compared.
+/// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500, with the data in
+/// memory and on disk. If `BASELINE` is the path of another version's local runner, both versions run alternately and are
+/// compared.
 pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
     let (local, baseline) = (service::build(), env::var_os("BASELINE").map(PathBuf::from));
@@ -35,7 +36,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
         if let Some(baseline) = &baseline {
             before.add(baseline, events).await;
         }
-        of_failures.push(run(&local, "job.failed", events, StatusCode::OK).await.0);
+        of_failures.push(run(&local, "job.failed", events, StatusCode::OK, None).await.0);
     }
     let what = "deliveries of job.failed, of one workflow, against those of job.completed";
     table.push(Row::ratio(what, "per s", median(of_failures), median(own.rates.clone())).at_least(0.8, 0.95));
@@ -44,9 +45,11 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
         ("the same, CPU per 1,000", "s", own.costs, before.costs),
         ("the same, CPU per 1,000 first attempts that get a 500", "s", own.failing, before.failing),
         ("the same, rate of first attempts that get a 500", "per s", own.failing_rates, before.failing_rates),
+        ("the same on disk, CPU per 1,000", "s", own.disk_costs, before.disk_costs),
+        ("the same on disk, deliveries", "per s", own.disk_rates, before.disk_rates),
     ];
     // In a quick run, neither the process nor the harness is optimized.
-    let bounds = if effort.quick { [None, Some((2.5, 2.5)), Some((10.0, 10.0)), None] } else { BOUNDS };
+    let bounds = if effort.quick { [None, Some((2.5, 2.5)), Some((10.0, 10.0)), None, None, None] } else { BOUNDS };
     for ((what, unit, own, before), bounds) in rows.into_iter().zip(bounds) {
         if !before.is_empty() {
             let row = Row::ratio(&format!("{what}, against BASELINE"), unit, median(own), median(before));
@@ -63,7 +66,8 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
 }
 
 /// The bounds and aims of the rows of a complete run.
-const BOUNDS: [Option<(f64, f64)>; 4] = [Some((6000.0, 9000.0)), Some((0.22, 0.16)), Some((0.4, 0.3)), None];
+const BOUNDS: [Option<(f64, f64)>; 6] =
+    [Some((6000.0, 9000.0)), Some((0.22, 0.16)), Some((0.4, 0.3)), None, None, None];
 
 /// The results of runs of one version.
 #[derive(Default)]
@@ -72,12 +76,23 @@ struct Runs {
     costs: Vec<f64>,
     failing: Vec<f64>,
     failing_rates: Vec<f64>,
+    disk_rates: Vec<f64>,
+    disk_costs: Vec<f64>,
 }
 
 impl Runs {
     async fn add(&mut self, local: &Path, events: usize) {
-        let (rate, cpu) = run(local, "job.completed", events, StatusCode::OK).await;
-        let (failing_rate, failing) = run(local, "job.completed", events, StatusCode::INTERNAL_SERVER_ERROR).await;
+        let (rate, cpu) = run(local, "job.completed", events, StatusCode::OK, None).await;
+        let (failing_rate, failing) =
+            run(local, "job.completed", events, StatusCode::INTERNAL_SERVER_ERROR, None).await;
+        let folder = artifacts::folder().join("figures-data");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).expect("the process of the last run has ended");
+        }
+        fs::create_dir(&folder).expect("a folder");
+        let (disk_rate, disk_cost) = run(local, "job.completed", events, StatusCode::OK, Some(&folder)).await;
+        self.disk_rates.push(disk_rate);
+        self.disk_costs.push(disk_cost);
         self.rates.push(rate);
         self.costs.push(cpu);
         self.failing.push(failing);
@@ -86,12 +101,13 @@ impl Runs {
 }
 
 /// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, measured from the
-/// first send, and the CPU time that the process used per thousand events until its queue was empty.
-async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
+/// first send, and the CPU time that the process used per thousand events until its queue was empty. Its data is in
+/// memory unless there is a `folder`.
+async fn run(local: &Path, event: &str, events: usize, answer: StatusCode, folder: Option<&Path>) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
     // Retries wait for five minutes, so only first attempts are counted.
     let retries = [("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,50400,72000,72000")];
-    let (service, _output) = Service::start(local, &retries).await;
+    let (service, _output) = Service::start(local, &retries, folder).await;
     let tenant = service.tenant("whole").await;
     service.endpoint(&tenant, &receiver.url).await;
     let message = |job| {

@@ -212,7 +212,7 @@ async fn run(endpoints: usize, Fat { is_half, units }: Fat) -> Ran {
     let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "100")]).await;
     let proxy = proxy.before(world.stack.dynamodb());
     let program = env::current_exe().expect("a path");
-    let (service, _output) = Service::start(&program, &[(TABLES, proxy.address())]).await;
+    let (service, _output) = Service::start(&program, &[(TABLES, proxy.address())], None).await;
     let (good, bad) = (world.tenant("good").await, world.tenant("bad").await);
     let (receiver, failing) = (Receiver::start().await, Moody::start(|_| (Duration::ZERO, 500)).await);
     world.endpoint(&good, &receiver.url("/"), "s").await;

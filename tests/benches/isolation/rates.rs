@@ -21,7 +21,7 @@ const FROM: Duration = Duration::from_secs(10);
 /// Prints each endpoint's rate and number of repeated requests. Returns whether all of them are fast enough and got at
 /// most one repeat.
 pub(crate) async fn rates(local: &Path) -> bool {
-    let (service, _output) = Service::start(local, &[]).await;
+    let (service, _output) = Service::start(local, &[], None).await;
     let receivers = Receivers::start(Mode::Slow5).await;
     receivers.be_bad(true);
     let tenant = service.tenant("rates").await;

@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(12);
 
 /// Prints each receiver's numbers of events and requests. Returns whether each event caused one request.
 pub(crate) async fn requests(local: &Path) -> bool {
-    let (service, _output) = Service::start(local, &[]).await;
+    let (service, _output) = Service::start(local, &[], None).await;
     println!("\n| receiver of the run \"requests\" | events | requests | the last after |");
     println!("|---|--:|--:|--:|");
     let takes = [700_u32, 2000, 4000, 14_000];

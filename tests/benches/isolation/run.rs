@@ -75,7 +75,7 @@ struct Sent {
 
 /// Performs a run.
 pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
-    let (service, mut output) = Service::start(local, &VARIABLES).await;
+    let (service, mut output) = Service::start(local, &VARIABLES, None).await;
     let stage = Stage::new(service, scenario).await;
     stage.prepare(scenario).await;
     let cpu = stage.service.cpu();

@@ -41,10 +41,20 @@ pub(crate) struct Tenant {
 }
 
 impl Service {
-    /// Starts the service in memory with these variables, and discards its log. Also returns the rest of its output.
-    pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
-        let mut child = Command::new(local)
-            .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
+    /// Starts the service with these variables and its data in a folder or in memory, and discards its log. Also returns
+    /// the rest of its output.
+    pub(crate) async fn start(
+        local: &Path,
+        variables: &[(&str, &str)],
+        folder: Option<&Path>,
+    ) -> (Self, Lines<BufReader<ChildStdout>>) {
+        let mut command = Command::new(local);
+        match folder {
+            Some(folder) => command.current_dir(folder),
+            None => command.arg("--memory"),
+        };
+        let mut child = command
+            .args(["--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
             .envs(variables.iter().copied())
             // A deployed function also logs at this level.
             .env("RUST_LOG", "info")
