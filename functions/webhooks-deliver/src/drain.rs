@@ -1,10 +1,10 @@
 //! Drains: invocations that make an organization's parked attempts.
 //!
 //! A round serves the receivers of its drain side by side. Each has its own width, the number of attempts in progress:
-//! every success widens it by one, and every failure halves it. The round begins attempts for a few seconds, or as long
-//! as others are in progress, and each of them runs to its end. Then the drain is continued by a message at the tail of
-//! its queue, until nothing is parked. A silent receiver gets one attempt in a round, and the next one after a tenth of
-//! its silence; the rest of its deliveries cost nothing while they wait.
+//! every success widens it by one, and every failure halves it, down to the first width. The round begins attempts for a
+//! few seconds, or as long as others are in progress, and each of them runs to its end. Then the drain is continued by a
+//! message at the tail of its queue, until nothing is parked. A silent receiver gets one attempt in a round, and the next
+//! one after a tenth of its silence; the rest of its deliveries cost nothing while they wait.
 //!
 //! Only one round of a drain runs at a time, and a receiver that becomes silent is not served again before all earlier
 //! attempts at it have ended. So nothing else makes a parked attempt.
@@ -55,8 +55,9 @@ use crate::{
 const ROUND_TIME: Duration = Duration::from_secs(5);
 /// The time until a round looks again for receivers. Ten receivers add as much, because a look reads each of them.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// The maximum number of attempts in progress at a receiver, and the number at first if it answers.
+/// The maximum number of attempts in progress at a receiver.
 const MAX_WIDTH: usize = 100;
+/// The number of attempts in progress at a receiver that answers, at first and at least.
 const FIRST_WIDTH: usize = 10;
 /// The number of a receiver's deliveries that are read ahead, with their payloads.
 const READ_AHEAD: usize = 4;

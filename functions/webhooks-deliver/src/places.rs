@@ -2,6 +2,8 @@
 //!
 //! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, an endpoint no more than its
 //! ceiling, and all organizations together at most 800: Lambda allows 1,024 file descriptors, and calls to AWS need some.
+//! Drains have as many places of their own, which only a process that handles several batches at once uses beside the
+//! others: `cargo local`, but no process on Lambda.
 //! An attempt without a place waits for half a second, because its invocation waits with it, and is then parked.
 
 use std::{

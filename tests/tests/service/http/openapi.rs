@@ -29,7 +29,7 @@ fn the_openapi_file_is_up_to_date() {
         std::fs::write(file, format!("{:#}\n", document())).expect("the write succeeds");
     }
     let written: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default();
-    assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
+    assert!(written == document(), "docs/openapi.json is stale: see CONTRIBUTING.md");
 }
 
 /// Each function reads exactly the fields that the crate `api` names.
