@@ -60,11 +60,7 @@ fn route() -> Route<App> {
 }
 
 /// The deliveries to erase.
-pub struct Input {
-    what: What,
-}
-
-enum What {
+pub enum Input {
     Delivery(DeliveryId),
     /// A job's deliveries, starting at the cursor.
     Job(String, Option<Cursor>),
@@ -107,32 +103,31 @@ impl Input {
         fields.at_least_one(&[Erase::NAMES.delivery_id, Erase::NAMES.job_id, Erase::NAMES.since, Erase::NAMES.until]);
         let (endpoint, since, until) = (endpoint?, since?, until?);
         let is_period = since.is_some() || until.is_some();
-        let what = match (id?, job?) {
+        Ok(match (id?, job?) {
             (Some(_), Some(_)) => {
                 let problem = Problem::format("Must be absent if delivery_id is given");
                 return Err(fields.reject(Erase::NAMES.job_id, problem));
             }
-            (None, None) if is_period => What::Period(endpoint, since, until, cursor?),
+            (None, None) if is_period => Self::Period(endpoint, since, until, cursor?),
             (Some(_), None) | (None, Some(_)) if is_period || endpoint.is_some() => {
                 let problem = Problem::format("Must be absent if since, until or webhook_endpoint_id is given");
                 return Err(fields.reject(Erase::NAMES.delivery_id, problem));
             }
-            (Some(id), None) => What::Delivery(id),
-            (None, Some(job)) => What::Job(job, cursor?),
+            (Some(id), None) => Self::Delivery(id),
+            (None, Some(job)) => Self::Job(job, cursor?),
             (None, None) if endpoint.is_some() => return Err(fields.reject(Erase::NAMES.since, Problem::missing())),
             (None, None) => return Err(fields.reject(Erase::NAMES.delivery_id, Problem::missing())),
-        };
-        Ok(Self { what })
+        })
     }
 }
 
 async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Erased> {
     let erasure =
         Erasure { endpoints: &app.endpoints, log: &app.log, tenant: &call.caller.organization, now: Timestamp::now() };
-    let erased = match input.what {
-        What::Delivery(id) => erasure.of_one(&call.recorder, id, &app.failures).await?,
-        What::Job(job, cursor) => erasure.of_job(&call.recorder, job, cursor, &app.failures).await?,
-        What::Period(endpoint, since, until, cursor) => {
+    let erased = match input {
+        Input::Delivery(id) => erasure.of_one(&call.recorder, id, &app.failures).await?,
+        Input::Job(job, cursor) => erasure.of_job(&call.recorder, job, cursor, &app.failures).await?,
+        Input::Period(endpoint, since, until, cursor) => {
             erasure.of_period(&call.recorder, endpoint, since, until, cursor, &app.failures).await?
         }
     };

@@ -55,7 +55,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Settle::PATH, Verified, Input::read, handle)
+    Route::post(Settle::PATH, Verified, read, handle)
         .scope(Scope::DeliveriesWrite)
         .records(&[Action::WebhookDisabled])
         .summary("Records the results of received deliveries, each identified by its lease.")
@@ -64,11 +64,6 @@ fn route() -> Route<App> {
              repeated settlement returns the same result and counts only once.",
         )
         .faults(&[Fault::EmailNotVerified])
-}
-
-/// The settlements to record.
-pub struct Input {
-    settlements: Vec<Settlement>,
 }
 
 struct Settlement {
@@ -90,17 +85,13 @@ fn failure(why: Unanswered) -> Failure {
     }
 }
 
-impl Input {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self {
-            settlements: fields
-                .about(
-                    "The attempts to record, each with the lease that `receive` returned. The request is limited to 64 \
-                     KiB, so split settlements with long responses across several calls.",
-                )
-                .objects(Settle::NAMES.settlements, Settlement::read)?,
-        })
-    }
+fn read(_: &App, fields: &mut Fields) -> Result<Vec<Settlement>, Rejected> {
+    fields
+        .about(
+            "The attempts to record, each with the lease that `receive` returned. The request is limited to 64 KiB, so \
+             split settlements with long responses across several calls.",
+        )
+        .objects(Settle::NAMES.settlements, Settlement::read)
 }
 
 impl Settlement {
@@ -161,21 +152,21 @@ impl Settlement {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Results> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Settlement>) -> Result<Results> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
+    let ids: Vec<_> = settlements.iter().map(|settlement| settlement.id).collect();
     let (endpoints, mut deliveries) =
-        tokio::try_join!(app.endpoints_of(tenant, &input.settlements), app.log.known(tenant, &ids))?;
+        tokio::try_join!(app.endpoints_of(tenant, &settlements), app.log.known(tenant, &ids))?;
     // Two settlements of the same delivery are handled in order, so the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
     let mut tried = Tried::new();
     if is_each_alone && ids.len() > 1 {
-        tried = app.settle_all(tenant, &endpoints, &input.settlements, &deliveries, now).await?;
+        tried = app.settle_all(tenant, &endpoints, &settlements, &deliveries, now).await?;
         let unsettled: Vec<_> = tried.iter().filter(|(_, (_, is_settled))| !is_settled).map(|(id, _)| *id).collect();
         deliveries.extend(app.log.known(tenant, &unsettled).await?);
     }
-    let settled = input.settlements.iter().map(|settlement| {
+    let settled = settlements.iter().map(|settlement| {
         let (before, tried) = (deliveries.get(&settlement.id).cloned(), tried.get(&settlement.id));
         app.settle(&call.recorder, tenant, &endpoints, settlement, before, tried, now)
     });

@@ -29,7 +29,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Delete::PATH, Verified, Input::read, handle)
+    Route::post(Delete::PATH, Verified, read, handle)
         .scope(Scope::WebhooksWrite)
         .records(&[Action::WebhookDeleted])
         .summary("Deletes a webhook endpoint.")
@@ -40,20 +40,12 @@ fn route() -> Route<App> {
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-/// The endpoint to delete.
-pub struct Input {
-    id: EndpointId,
+fn read(_: &App, fields: &mut Fields) -> Result<EndpointId, Rejected> {
+    fields.about("The id of the endpoint to delete.").text(Delete::NAMES.id, EndpointId::parse)
 }
 
-impl Input {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The id of the endpoint to delete.").text(Delete::NAMES.id, EndpointId::parse);
-        Ok(Self { id: id? })
-    }
-}
-
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Done> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, id: EndpointId) -> Result<Done> {
     let remembered_until = app.retention.end(Timestamp::now());
-    app.endpoints.delete(&call.recorder, &call.caller.organization, input.id, &app.endings, remembered_until).await?;
+    app.endpoints.delete(&call.recorder, &call.caller.organization, id, &app.endings, remembered_until).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }
