@@ -17,10 +17,9 @@ use super::{
     info::{API_KEY, Credential, Fault, Needed, RouteInfo},
     route::BoundRoute,
     shapes::{Generators, Shapes, without_null},
-    status::HttpError,
+    status::{factor_code, general, status},
     wire::Wire,
 };
-use crate::error::Error;
 
 mod examples;
 mod refusals;
@@ -302,48 +301,41 @@ fn page(description: &str) -> Value {
 /// The errors that a route of this kind can return, including `faults`: by status, with their codes and, for conflicts,
 /// reasons.
 fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
-    let plain = wire != Wire::Envelope;
     let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();
-    let mut add = |status, code, reason| errors.entry(status).or_default().push((code, reason));
-    add(400, Code::BadRequest, None);
-    add(413, Code::PayloadTooLarge, None);
-    add(500, Code::InternalServerError, None);
-    add(503, Code::ServiceUnavailable, None);
+    let mut add = |code, reason| {
+        let code = if wire == Wire::Envelope { general(code) } else { code };
+        errors.entry(status(code).as_u16()).or_default().push((code, reason));
+    };
+    add(Code::BadRequest, None);
+    add(Code::PayloadTooLarge, None);
+    add(Code::InternalServerError, None);
+    add(Code::ServiceUnavailable, None);
     if !info.credentials.contains(&Credential::None) {
-        add(401, Code::Unauthorized, None);
+        add(Code::Unauthorized, None);
     }
     if info.scope.all().next().is_some() {
-        add(403, Code::Forbidden, Some(Reason::ScopeMissing));
+        add(Code::Forbidden, Some(Reason::ScopeMissing));
     }
     if info.credentials.contains(&Credential::Session) && !info.before_two_factor {
-        add(403, Code::Forbidden, Some(Reason::TwoFactorRequired));
+        add(Code::Forbidden, Some(Reason::TwoFactorRequired));
     }
     if info.method == Method::POST {
-        add(403, if plain { Code::InvalidOrigin } else { Code::Forbidden }, None);
+        add(Code::InvalidOrigin, None);
     }
     for fault in faults {
         match fault {
-            Fault::TwoFactor(problem) => {
-                let error = HttpError::Domain(Error::TwoFactor(*problem));
-                add(error.status().as_u16(), error.code(), None);
-            }
-            Fault::WrongPassword if plain => add(401, Code::InvalidEmailOrPassword, None),
-            Fault::WrongPassword => add(401, Code::Unauthorized, None),
-            Fault::InvalidPassword if plain => add(400, Code::InvalidPassword, None),
-            Fault::InvalidToken if plain => add(400, Code::InvalidToken, None),
-            Fault::ConfirmationRequired if plain => add(400, Code::ConfirmationRequired, None),
-            Fault::InvalidPassword | Fault::InvalidToken | Fault::ConfirmationRequired => {
-                add(400, Code::BadRequest, None);
-            }
-            Fault::EmailNotVerified if plain => add(403, Code::EmailNotVerified, None),
-            Fault::NotAMember if plain => add(403, Code::NotAMember, None),
-            Fault::NotTheRecipient if plain => add(403, Code::NotTheRecipient, None),
-            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember | Fault::NotTheRecipient => {
-                add(403, Code::Forbidden, None);
-            }
-            Fault::NotFound => add(404, Code::NotFound, None),
-            Fault::Conflict(reason) => add(409, Code::Conflict, Some(*reason)),
-            Fault::TooMany => add(429, Code::TooManyRequests, None),
+            Fault::WrongPassword => add(Code::InvalidEmailOrPassword, None),
+            Fault::InvalidPassword => add(Code::InvalidPassword, None),
+            Fault::InvalidToken => add(Code::InvalidToken, None),
+            Fault::TwoFactor(problem) => add(factor_code(*problem), None),
+            Fault::ConfirmationRequired => add(Code::ConfirmationRequired, None),
+            Fault::EmailNotVerified => add(Code::EmailNotVerified, None),
+            Fault::OwnersOnly => add(Code::Forbidden, None),
+            Fault::NotAMember => add(Code::NotAMember, None),
+            Fault::NotTheRecipient => add(Code::NotTheRecipient, None),
+            Fault::NotFound => add(Code::NotFound, None),
+            Fault::Conflict(reason) => add(Code::Conflict, Some(*reason)),
+            Fault::TooMany => add(Code::TooManyRequests, None),
         }
     }
     errors

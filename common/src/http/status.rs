@@ -33,42 +33,33 @@ impl From<Error> for HttpError {
 
 impl HttpError {
     pub(super) fn status(&self) -> StatusCode {
-        match self {
-            Self::Unreadable => StatusCode::BAD_REQUEST,
-            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Domain(error) => match error {
-                Error::Malformed
-                | Error::Invalid(_)
-                | Error::InvalidPassword
-                | Error::InvalidToken
-                | Error::ConfirmationRequired { .. } => StatusCode::BAD_REQUEST,
-                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => StatusCode::UNAUTHORIZED,
-                Error::TwoFactor(problem) => factor_status(*problem),
-                Error::Forbidden(_) => StatusCode::FORBIDDEN,
-                Error::NotFound(_) => StatusCode::NOT_FOUND,
-                Error::Conflict(_) => StatusCode::CONFLICT,
-                Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
-                Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
-                Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            },
-        }
+        status(self.plain_code())
     }
 
-    /// The error's `code`, from oRPC's names.
+    /// The `code` in the envelope and in the log.
     pub(super) fn code(&self) -> Code {
+        general(self.plain_code())
+    }
+
+    /// The code in plain JSON errors. It is more specific than the status, which can have many causes. For a conflict,
+    /// plain JSON errors give the reason in upper case instead.
+    pub(super) fn plain_code(&self) -> Code {
         match self {
             Self::Unreadable => Code::BadRequest,
             Self::Method(_) => Code::MethodNotSupported,
             Self::TooLarge { .. } => Code::PayloadTooLarge,
             Self::Domain(error) => match error {
-                Error::Malformed
-                | Error::Invalid(_)
-                | Error::InvalidPassword
-                | Error::InvalidToken
-                | Error::ConfirmationRequired { .. } => Code::BadRequest,
-                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => Code::Unauthorized,
+                Error::Malformed | Error::Invalid(_) => Code::BadRequest,
+                Error::Unauthorized | Error::SessionRequired => Code::Unauthorized,
+                Error::WrongPassword => Code::InvalidEmailOrPassword,
+                Error::InvalidPassword => Code::InvalidPassword,
+                Error::InvalidToken => Code::InvalidToken,
                 Error::TwoFactor(problem) => factor_code(*problem),
+                Error::ConfirmationRequired { .. } => Code::ConfirmationRequired,
+                Error::Forbidden(Refusal::NotAMember) => Code::NotAMember,
+                Error::Forbidden(Refusal::NotTheRecipient) => Code::NotTheRecipient,
+                Error::Forbidden(Refusal::EmailNotVerified) => Code::EmailNotVerified,
+                Error::Forbidden(Refusal::Origin { .. }) => Code::InvalidOrigin,
                 Error::Forbidden(_) => Code::Forbidden,
                 Error::NotFound(_) => Code::NotFound,
                 Error::Conflict(_) => Code::Conflict,
@@ -112,6 +103,45 @@ impl HttpError {
             Self::Domain(Error::Forbidden(Refusal::ScopeMissing(scope))) => Some(*scope),
             _ => None,
         }
+    }
+}
+
+/// The status of the responses with this code.
+pub(super) fn status(code: Code) -> StatusCode {
+    match code {
+        Code::BadRequest
+        | Code::InvalidPassword
+        | Code::InvalidToken
+        | Code::TotpAlreadyEnabled
+        | Code::TotpNotEnabled
+        | Code::TwoFactorNotEnabled
+        | Code::ConfirmationRequired => StatusCode::BAD_REQUEST,
+        // As in Better Auth, an invalid code of a second factor counts as a missing credential.
+        Code::Unauthorized
+        | Code::InvalidEmailOrPassword
+        | Code::InvalidCode
+        | Code::InvalidBackupCode
+        | Code::InvalidTwoFactorCookie => StatusCode::UNAUTHORIZED,
+        Code::Forbidden | Code::NotAMember | Code::NotTheRecipient | Code::EmailNotVerified | Code::InvalidOrigin => {
+            StatusCode::FORBIDDEN
+        }
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::MethodNotSupported => StatusCode::METHOD_NOT_ALLOWED,
+        Code::Conflict => StatusCode::CONFLICT,
+        Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        Code::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The code in the envelope, from oRPC's names, for the code in plain JSON.
+pub(super) fn general(code: Code) -> Code {
+    match code {
+        Code::InvalidPassword | Code::InvalidToken | Code::ConfirmationRequired => Code::BadRequest,
+        Code::InvalidEmailOrPassword => Code::Unauthorized,
+        Code::NotAMember | Code::NotTheRecipient | Code::EmailNotVerified | Code::InvalidOrigin => Code::Forbidden,
+        code => code,
     }
 }
 
@@ -161,15 +191,7 @@ pub(super) fn error_message(error: &Error) -> String {
     }
 }
 
-/// Better Auth's statuses: an invalid code counts as a missing credential.
-fn factor_status(problem: FactorProblem) -> StatusCode {
-    match problem {
-        FactorProblem::WrongCode | FactorProblem::WrongBackupCode | FactorProblem::NoSignIn => StatusCode::UNAUTHORIZED,
-        FactorProblem::Enabled | FactorProblem::NoSecret | FactorProblem::NotEnabled => StatusCode::BAD_REQUEST,
-    }
-}
-
-fn factor_code(problem: FactorProblem) -> Code {
+pub(super) fn factor_code(problem: FactorProblem) -> Code {
     match problem {
         FactorProblem::WrongCode => Code::InvalidCode,
         FactorProblem::WrongBackupCode => Code::InvalidBackupCode,
@@ -202,23 +224,6 @@ fn wait(seconds: i64) -> String {
         _ => (seconds.div_ceil(3_600), "hour"),
     };
     if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
-}
-
-/// The error code in the command-line flow. It is more specific than the status, which can have many causes.
-pub(super) fn flow_code(error: &HttpError) -> String {
-    let code = match error {
-        HttpError::Domain(Error::WrongPassword) => Code::InvalidEmailOrPassword,
-        HttpError::Domain(Error::InvalidPassword) => Code::InvalidPassword,
-        HttpError::Domain(Error::InvalidToken) => Code::InvalidToken,
-        HttpError::Domain(Error::ConfirmationRequired { .. }) => Code::ConfirmationRequired,
-        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => Code::NotAMember,
-        HttpError::Domain(Error::Forbidden(Refusal::NotTheRecipient)) => Code::NotTheRecipient,
-        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => Code::EmailNotVerified,
-        HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => Code::InvalidOrigin,
-        HttpError::Domain(Error::Conflict(conflict)) => return reason(conflict).as_str().to_uppercase(),
-        other => other.code(),
-    };
-    code.as_str().to_owned()
 }
 
 /// The message in the command-line flow. It includes the first issue, because clients print only the message.

@@ -1,13 +1,13 @@
 //! The formats of requests and responses: two JSON formats, and forms with pages.
 
-use api::error::{Details, EnvelopeError, PlainError};
+use api::error::{Code, Details, EnvelopeError, PlainError};
 use serde_json::json;
 use url::form_urlencoded;
 
 use super::{
     event::{Response, json_response},
     json::{Document, Envelope, Json, Object},
-    status::{HttpError, flow_code, flow_message},
+    status::{HttpError, flow_message},
 };
 use crate::{
     error::{Error, Result},
@@ -81,8 +81,11 @@ fn envelope_error(error: &HttpError) -> EnvelopeError {
 }
 
 fn plain_error(error: &HttpError) -> PlainError {
-    let (code, message) = (flow_code(error), flow_message(error));
-    let scope = error.scope().map(Into::into);
+    let code = match (error.plain_code(), error.reason()) {
+        (Code::Conflict, Some(reason)) => reason.as_str().to_uppercase(),
+        (code, _) => code.as_str().to_owned(),
+    };
+    let (message, scope) = (flow_message(error), error.scope().map(Into::into));
     PlainError { code, message, issues: error.issues(), reason: error.reason(), scope }
 }
 
