@@ -269,8 +269,10 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     if !redirects.is_empty() {
         responses.insert("303".to_owned(), json!({ "description": redirects.join(" ") }));
     }
+    let key_reused = shapes.input.takes_key.then_some(Fault::Conflict(Reason::IdempotencyKeyReused));
+    let faults: Vec<_> = info.faults.iter().copied().chain(key_reused).collect();
     let everywhere = errors(info, &[], wire);
-    for (status, errors) in errors(info, info.faults, wire) {
+    for (status, errors) in errors(info, &faults, wire) {
         let (name, refusal) = if wire == Wire::Page && !everywhere.contains_key(&status) {
             ("PageRefusal".to_owned(), page("A page with the error."))
         } else {

@@ -241,7 +241,7 @@ impl<A, W, R> Route<A, W, R> {
         self
     }
 
-    /// Adds the errors that the route can return, in addition to those common to its kind.
+    /// Adds the errors that the route can return, in addition to those that its kind and its input imply.
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;
         self

@@ -53,12 +53,7 @@ fn route() -> Route<App> {
              call joins it: the call returns the id of that recovery, which then covers both periods. An organization \
              can have at most 100 unfinished recoveries.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::IdempotencyKeyReused),
-            Fault::Conflict(Reason::RecoveryLimit),
-        ])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::RecoveryLimit)])
 }
 
 /// The deliveries to recover. Without an end, their period ends now.

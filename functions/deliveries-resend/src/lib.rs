@@ -40,12 +40,7 @@ fn route() -> Route<App> {
              already `pending` does not get a second schedule, and a test gets only one attempt. If the delivery is \
              leased, the lease ends. If the endpoint is inactive, the delivery is held.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::PayloadNotKept),
-            Fault::Conflict(Reason::IdempotencyKeyReused),
-        ])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::PayloadNotKept)])
 }
 
 /// The delivery to resend.

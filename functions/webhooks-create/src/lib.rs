@@ -48,11 +48,7 @@ fn route() -> Route<App> {
             "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes \
              more than a second to respond gets its events later.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::Conflict(Reason::EndpointLimit),
-            Fault::Conflict(Reason::IdempotencyKeyReused),
-        ])
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }
 
 /// The endpoint to store.

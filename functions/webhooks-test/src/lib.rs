@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
@@ -53,12 +53,7 @@ fn route() -> Route<App> {
              test as `webhook.test`. Failed tests do not send email or count as failures. A test of a pull endpoint \
              waits until it is received. The limit is 10 tests per endpoint per minute.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::IdempotencyKeyReused),
-            Fault::TooMany,
-        ])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::TooMany])
 }
 
 /// The endpoint to test.
