@@ -30,7 +30,7 @@ pub(crate) enum Session {
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),
-        Handler::Deliver(_) | Handler::Wake(_) | Handler::Purge(_) | Handler::Bounces(_) => None,
+        Handler::Event(_) => None,
     });
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
