@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use aws_lambda_events::sqs::SqsEvent;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use common::{
     ambient::Ambient,
@@ -18,7 +17,9 @@ use common::{
     http::RouteInfo,
     timestamp::Timestamp,
 };
+use futures::future::BoxFuture;
 use lambda_runtime::{Config, Context, LambdaEvent};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{requests::Requests, template};
@@ -39,14 +40,8 @@ pub(crate) struct Function {
 pub enum Handler {
     /// Handles HTTP requests.
     Http(common::http::Function),
-    /// Processes records from queues.
-    Deliver(webhooks_deliver::Deliver),
-    /// Wakes due deliveries, on a schedule.
-    Wake(deliveries_wake::Wake),
-    /// Deletes the data of deleted organizations, on a schedule.
-    Purge(accounts_purge::Purge),
-    /// Stores bounces and complaints, for events from SES.
-    Bounces(accounts_bounces::Bounces),
+    /// Handles other events: from queues, schedules and SES.
+    Event(Arc<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value>> + Send + Sync>),
 }
 
 impl From<common::http::Function> for Handler {
@@ -57,25 +52,25 @@ impl From<common::http::Function> for Handler {
 
 impl From<webhooks_deliver::Deliver> for Handler {
     fn from(function: webhooks_deliver::Deliver) -> Self {
-        Self::Deliver(function)
+        Self::event(function, |function, event| async move { function.handle(event).await })
     }
 }
 
 impl From<deliveries_wake::Wake> for Handler {
     fn from(function: deliveries_wake::Wake) -> Self {
-        Self::Wake(function)
-    }
-}
-
-impl From<accounts_bounces::Bounces> for Handler {
-    fn from(function: accounts_bounces::Bounces) -> Self {
-        Self::Bounces(function)
+        Self::event(function, |function, event| async move { function.handle(event).await })
     }
 }
 
 impl From<accounts_purge::Purge> for Handler {
     fn from(function: accounts_purge::Purge) -> Self {
-        Self::Purge(function)
+        Self::event(function, |function, event| async move { function.handle(event).await })
+    }
+}
+
+impl From<accounts_bounces::Bounces> for Handler {
+    fn from(function: accounts_bounces::Bounces) -> Self {
+        Self::event(function, |function, event| async move { function.handle(event).await })
     }
 }
 
@@ -99,11 +94,29 @@ impl Handler {
         Ok(start(env)?)
     }
 
+    /// Returns the handler of a function whose events have the type `E`.
+    fn event<F, E, A, C>(function: F, handle: fn(F, LambdaEvent<E>) -> C) -> Self
+    where
+        F: Clone + Send + Sync + 'static,
+        E: DeserializeOwned + 'static,
+        A: Serialize,
+        C: Future<Output = Result<A, lambda_runtime::Error>> + Send + 'static,
+    {
+        Self::Event(Arc::new(move |event, context| {
+            let function = function.clone();
+            Box::pin(async move {
+                let event = LambdaEvent::new(serde_json::from_value(event)?, context);
+                let answer = handle(function, event).await;
+                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
+            })
+        }))
+    }
+
     /// Returns the function's routes.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
         let function = match self {
             Self::Http(function) => Some(function),
-            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) | Self::Bounces(_) => None,
+            Self::Event(_) => None,
         };
         function.into_iter().flat_map(common::http::Function::routes)
     }
@@ -118,26 +131,7 @@ impl Handler {
                 let payload = serde_json::from_value(event)?;
                 Ok(serde_json::to_value(function.call(LambdaEvent::new(payload, context)).await)?)
             }
-            Self::Deliver(function) => {
-                let payload: SqsEvent = serde_json::from_value(event)?;
-                let answer = function.handle(LambdaEvent::new(payload, context)).await;
-                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
-            }
-            Self::Wake(function) => {
-                let payload = serde_json::from_value(event)?;
-                let answer = function.handle(LambdaEvent::new(payload, context)).await;
-                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
-            }
-            Self::Bounces(function) => {
-                let payload = serde_json::from_value(event)?;
-                let answer = function.handle(LambdaEvent::new(payload, context)).await;
-                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
-            }
-            Self::Purge(function) => {
-                let payload = serde_json::from_value(event)?;
-                let answer = function.handle(LambdaEvent::new(payload, context)).await;
-                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
-            }
+            Self::Event(call) => call(event, context).await,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! is shown only under this machine's names.
 
 mod page;
-mod signatures;
+pub mod signatures;
 mod store;
 
 use std::{

@@ -25,6 +25,7 @@ pub use demo_tenant::DemoTenant;
 pub use embedded::{Action, action};
 pub use functions::{Handler, function_names};
 pub use generator::{generated_events, generated_template};
+pub use inbox::signatures;
 pub use outbox::Email;
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;

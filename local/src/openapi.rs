@@ -1,6 +1,6 @@
 //! Builds the API's OpenAPI description from the routes of the template's functions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use common::http;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ pub(crate) enum Session {
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),
-        Handler::Deliver(_) | Handler::Wake(_) | Handler::Purge(_) | Handler::Bounces(_) => None,
+        Handler::Event(_) => None,
     });
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
@@ -90,47 +90,29 @@ fn responses() -> Value {
 /// The request with a notice about an endpoint, for endpoints that select this notice.
 fn notice(name: &str, summary: &str) -> Value {
     let text = |about: &str| json!({ "description": about, "type": "string" });
-    let newest = |about: &str| {
-        let description = format!("{about}; null if it is not known, or if the endpoint works again.");
-        json!({ "description": description, "type": ["string", "null"] })
-    };
-    let properties = json!({
-        "event": { "description": "The name of the event.", "const": name },
-        "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
-        "url": { "description": "The URL of that endpoint, without the query; null for a pull endpoint.", "type": ["string", "null"] },
-        "since": text("The time of its first failed attempt after its last success."),
-        "reason": {
-            "description":
+    let integer = |about: &str| json!({ "description": about, "type": "integer" });
+    let nullable = |about: &str| json!({ "description": about, "type": ["string", "null"] });
+    let newest = |about| nullable(&format!("{about}; null if it is not known, or if the endpoint works again."));
+    let members = [
+        ("webhook_endpoint_id", text("The id of the endpoint that the notice is about.")),
+        ("url", nullable("The URL of that endpoint, without the query; null for a pull endpoint.")),
+        ("since", text("The time of its first failed attempt after its last success.")),
+        (
+            "reason",
+            nullable(
                 "The outcome of the endpoint's latest failed attempt, such as `status_5xx`; `failing` or `gone` if the \
                  service disabled it; null if it works again.",
-            "type": ["string", "null"],
-        },
-        "failed": { "description": "The number of deliveries that have failed permanently since `since`.", "type": "integer" },
-        "at": text("The time of the change."),
-        "delivery_id": newest("The id of the delivery of the endpoint's newest failed attempt"),
-        "job_id": newest("The id of that delivery's job"),
-        "workflow": newest("The workflow of that job"),
-        "outcome": newest("The outcome of that delivery's last attempt, such as `status_5xx`"),
-        "pending": {
-            "description": "The number of deliveries that wait for another attempt after a failed one.",
-            "type": "integer",
-        },
-    });
-    let required = [
-        "event",
-        "webhook_endpoint_id",
-        "url",
-        "since",
-        "reason",
-        "failed",
-        "at",
-        "delivery_id",
-        "job_id",
-        "workflow",
-        "outcome",
-        "pending",
+            ),
+        ),
+        ("failed", integer("The number of deliveries that have failed permanently since `since`.")),
+        ("at", text("The time of the change.")),
+        ("delivery_id", newest("The id of the delivery of the endpoint's newest failed attempt")),
+        ("job_id", newest("The id of that delivery's job")),
+        ("workflow", newest("The workflow of that job")),
+        ("outcome", newest("The outcome of that delivery's last attempt, such as `status_5xx`")),
+        ("pending", integer("The number of deliveries that wait for another attempt after a failed one.")),
     ];
-    request(name, summary, &properties, &required, &responses())
+    request(name, summary, members, &responses())
 }
 
 fn job(name: &str, summary: &str) -> Value {
@@ -152,16 +134,21 @@ fn test() -> Value {
 
 /// Builds the request with an event. `member` returns the schema of a member that describes the job, given its purpose.
 fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str) -> Value, responses: Value) -> Value {
-    let described = JOB_MEMBERS.map(|(name, about)| (name.to_owned(), member(about)));
-    let mut properties: Map<String, Value> = described.into_iter().collect();
-    properties.insert("event".to_owned(), json!({ "description": "The name of the event.", "const": name }));
-    properties.insert("job_id".to_owned(), job_id);
-    let required: Vec<_> = ["event", "job_id"].into_iter().chain(JOB_MEMBERS.map(|(member, _)| member)).collect();
-    request(name, summary, &properties.into(), &required, &responses)
+    let described = JOB_MEMBERS.map(|(name, about)| (name, member(about)));
+    request(name, summary, iter::once(("job_id", job_id)).chain(described), &responses)
 }
 
-/// Builds the request whose body contains these properties.
-fn request(name: &str, summary: &str, properties: &Value, required: &[&str], responses: &Value) -> Value {
+/// Builds the request whose body contains the event's name and these members.
+fn request(
+    name: &str,
+    summary: &str,
+    members: impl IntoIterator<Item = (&'static str, Value)>,
+    responses: &Value,
+) -> Value {
+    let event = ("event", json!({ "description": "The name of the event.", "const": name }));
+    let members: Vec<_> = iter::once(event).chain(members).collect();
+    let required: Vec<_> = members.iter().map(|(member, _)| *member).collect();
+    let properties: Map<_, _> = members.into_iter().map(|(member, schema)| (member.to_owned(), schema)).collect();
     let headers = HEADERS.map(|(name, description)| {
         json!({
             "name": name, "in": "header", "required": true, "description": description,

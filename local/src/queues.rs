@@ -1,7 +1,7 @@
-//! The embedded SQS: our own standard queues, and a crate for the queues' attributes, FIFO queues and the protocol.
+//! The embedded SQS: our own standard queues, and a crate for the queues' attributes and the protocol.
 //!
-//! The crate neither selects messages by group nor keeps them, and accepts more than SQS does. docs/architecture.md
-//! lists the remaining differences.
+//! The crate neither selects messages by group nor keeps them, and accepts more than SQS does. FIFO queues are not
+//! supported. docs/architecture.md lists the remaining differences.
 
 mod errors;
 mod fair_order;
@@ -55,11 +55,11 @@ const COUNTS: [&str; 3] =
 /// The queues. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Queues {
-    /// All queues with their attributes, and the messages of FIFO queues, which are lost when the process ends.
+    /// All queues with their attributes.
     sqs: Arc<RustackSqs>,
     /// Handles all operations without extensions.
     rest: Arc<RustackSqsHandler>,
-    /// The messages of standard queues.
+    /// The queues' messages.
     messages: Arc<Messages>,
 }
 
@@ -126,7 +126,11 @@ impl Queues {
     }
 
     async fn create(&self, mut input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
-        let max_size = limits::max_size(&mut input.attributes, is_fifo(&input.queue_name))?;
+        if input.queue_name.ends_with(".fifo") {
+            let code = "AWS.SimpleQueueService.UnsupportedOperation";
+            return Err(Refusal::new(code, "FIFO queues are not supported."));
+        }
+        let max_size = limits::max_size(&mut input.attributes)?;
         let output = self.sqs.create_queue(input).await?;
         if let Some(queue_url) = &output.queue_url {
             self.set_up(queue_url, max_size).await?;
@@ -136,7 +140,7 @@ impl Queues {
 
     async fn set_attributes(&self, mut input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, Refusal> {
         let queue_url = input.queue_url.clone();
-        let max_size = limits::max_size(&mut input.attributes, is_fifo(&queue_url))?;
+        let max_size = limits::max_size(&mut input.attributes)?;
         let output = self.sqs.set_queue_attributes(input).await?;
         self.set_up(&queue_url, max_size).await?;
         Ok(output)
@@ -144,9 +148,6 @@ impl Queues {
 
     /// Applies the attributes of a queue to its messages, and the maximum size if there is a new one.
     async fn set_up(&self, queue_url: &str, max_size: Option<usize>) -> Result<(), Refusal> {
-        if is_fifo(queue_url) {
-            return Ok(());
-        }
         let attribute_names = SETTINGS.iter().chain(&["QueueArn"]).map(|name| (*name).to_owned()).collect();
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
         let mut attributes = self.sqs.get_queue_attributes(input).await?.attributes;
@@ -171,12 +172,9 @@ impl Queues {
 
     async fn send(&self, input: SendMessageInput) -> Result<SendMessageOutput, Refusal> {
         let group = input.message_group_id.as_deref();
-        let max_size = self.max_size(&input.queue_url)?;
+        let max_size = self.messages.max_size(&input.queue_url)?;
         limits::message(max_size, &input.message_body, input.delay_seconds, group, &input.message_attributes)?;
-        if is_fifo(&input.queue_url) {
-            return Ok(self.sqs.send_message(input).await?);
-        }
-        limits::standard(input.message_deduplication_id.as_deref())?;
+        limits::deduplication_id(input.message_deduplication_id.as_deref())?;
         let draft = Draft {
             body: input.message_body,
             attributes: input.message_attributes,
@@ -195,7 +193,7 @@ impl Queues {
     }
 
     async fn send_batch(&self, mut input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
-        let (max_size, is_fifo) = (self.max_size(&input.queue_url)?, is_fifo(&input.queue_url));
+        let max_size = self.messages.max_size(&input.queue_url)?;
         limits::batch_size(&input.entries)?;
         let refused = limits::batch(
             &mut input.entries,
@@ -203,7 +201,7 @@ impl Queues {
             |entry| {
                 let group = entry.message_group_id.as_deref();
                 limits::message(max_size, &entry.message_body, entry.delay_seconds, group, &entry.message_attributes)?;
-                if is_fifo { Ok(()) } else { limits::standard(entry.message_deduplication_id.as_deref()) }
+                limits::deduplication_id(entry.message_deduplication_id.as_deref())
             },
         )?;
         let mut output = self.send_entries(input).await?;
@@ -215,9 +213,6 @@ impl Queues {
     async fn send_entries(&self, input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
         if input.entries.is_empty() {
             return Ok(SendMessageBatchOutput::default());
-        }
-        if is_fifo(&input.queue_url) {
-            return Ok(self.sqs.send_message_batch(input).await?);
         }
         let drafts = input.entries.into_iter().map(|entry| {
             let draft = Draft {
@@ -241,51 +236,30 @@ impl Queues {
         Ok(SendMessageBatchOutput { successful: successful.collect(), failed: Vec::new() })
     }
 
-    /// The maximum size of a queue's messages. The embedded crate checks those of FIFO queues.
-    fn max_size(&self, queue_url: &str) -> Result<usize, Refusal> {
-        if is_fifo(queue_url) { Ok(limits::MAX_SIZE) } else { self.messages.max_size(queue_url) }
-    }
-
     async fn receive(&self, input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
         limits::receive(&input)?;
-        if is_fifo(&input.queue_url) {
-            return Ok(self.sqs.receive_message(input).await?);
-        }
         Ok(ReceiveMessageOutput { messages: self.messages.receive(&input).await? })
     }
 
     async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, Refusal> {
-        if is_fifo(&input.queue_url) {
-            return Ok(self.sqs.delete_message(input).await?);
-        }
         let receipt = Receipt::read(&input.receipt_handle)?;
         self.messages.delete(&input.queue_url, &[receipt])?.wait().await?;
         Ok(DeleteMessageOutput {})
     }
 
     async fn delete_batch(&self, mut input: DeleteMessageBatchInput) -> Result<DeleteMessageBatchOutput, Refusal> {
-        let (mut receipts, is_fifo) = (Vec::new(), is_fifo(&input.queue_url));
+        let mut receipts = Vec::new();
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
-                if !is_fifo {
-                    receipts.push(Receipt::read(&entry.receipt_handle)?);
-                }
+                receipts.push(Receipt::read(&entry.receipt_handle)?);
                 Ok(())
             },
         )?;
-        let mut output = DeleteMessageBatchOutput::default();
-        if is_fifo {
-            // No entry is refused, so the batch is not empty.
-            output = self.sqs.delete_message_batch(input).await?;
-        } else {
-            self.messages.delete(&input.queue_url, &receipts)?.wait().await?;
-            let deleted = input.entries.into_iter().map(|entry| DeleteMessageBatchResultEntry { id: entry.id });
-            output.successful = deleted.collect();
-        }
-        output.failed.extend(refused);
-        Ok(output)
+        self.messages.delete(&input.queue_url, &receipts)?.wait().await?;
+        let deleted = input.entries.into_iter().map(|entry| DeleteMessageBatchResultEntry { id: entry.id });
+        Ok(DeleteMessageBatchOutput { successful: deleted.collect(), failed: refused })
     }
 
     async fn change_visibility(
@@ -293,9 +267,6 @@ impl Queues {
         input: ChangeMessageVisibilityInput,
     ) -> Result<ChangeMessageVisibilityOutput, Refusal> {
         limits::visibility(input.visibility_timeout)?;
-        if is_fifo(&input.queue_url) {
-            return Ok(self.sqs.change_message_visibility(input).await?);
-        }
         let receipt = Receipt::read(&input.receipt_handle)?;
         self.messages.change_visibility(&input.queue_url, receipt, input.visibility_timeout)?;
         Ok(ChangeMessageVisibilityOutput {})
@@ -305,29 +276,19 @@ impl Queues {
         &self,
         mut input: ChangeMessageVisibilityBatchInput,
     ) -> Result<ChangeMessageVisibilityBatchOutput, Refusal> {
-        let (queue_url, is_fifo) = (input.queue_url.clone(), is_fifo(&input.queue_url));
+        let queue_url = input.queue_url.clone();
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
                 limits::visibility(entry.visibility_timeout)?;
-                if is_fifo {
-                    return Ok(());
-                }
                 let receipt = Receipt::read(&entry.receipt_handle)?;
                 // The last check: whether the receipt is still valid.
                 self.messages.change_visibility(&queue_url, receipt, entry.visibility_timeout)
             },
         )?;
-        let mut output = ChangeMessageVisibilityBatchOutput::default();
-        if !is_fifo {
-            let changed = input.entries.into_iter();
-            output.successful = changed.map(|entry| ChangeMessageVisibilityBatchResultEntry { id: entry.id }).collect();
-        } else if !input.entries.is_empty() {
-            output = self.sqs.change_message_visibility_batch(input).await?;
-        }
-        output.failed.extend(refused);
-        Ok(output)
+        let changed = input.entries.into_iter().map(|entry| ChangeMessageVisibilityBatchResultEntry { id: entry.id });
+        Ok(ChangeMessageVisibilityBatchOutput { successful: changed.collect(), failed: refused })
     }
 
     async fn attributes(&self, input: GetQueueAttributesInput) -> Result<GetQueueAttributesOutput, Refusal> {
@@ -351,10 +312,6 @@ impl Queues {
     }
 }
 
-fn is_fifo(queue_url: &str) -> bool {
-    queue_url.ends_with(".fifo")
-}
-
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| {
         let message = error.to_string();
@@ -366,4 +323,27 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 fn answer<T: Serialize>(output: &T) -> Result<Response, Refusal> {
     let json = serde_json::to_vec(output).map_err(|error| SqsError::internal_error(error.to_string()))?;
     Ok(json_response(json, &uuid::Uuid::new_v4().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_fifo_queue_is_refused() {
+        let (queues, _) = open("eu-central-1", "123456789012", 9324, None).expect("queues");
+        let create = async |name: &str| {
+            let body = json!({ "QueueName": name }).to_string().into();
+            queues.answer(SqsOperation::CreateQueue, body).await.unwrap_or_else(Refusal::response)
+        };
+        assert_eq!(create("events").await.status(), 200);
+        let refused = create("events.fifo").await;
+        assert_eq!(refused.status(), 400);
+        let body = refused.into_body().collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(body.get("message"), Some(&json!("FIFO queues are not supported.")));
+    }
 }

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::parts::{ACCOUNT, REGION, api_router, clients, files, functions, pollers, start_polling, trusted_origins};
 pub use self::parts::{Data, exact_openapi, openapi};
-pub(crate) use self::parts::{lambda_variables, parameters, place};
+use self::parts::{api_router, clients, files, functions, pollers, start_polling, trusted_origins};
+pub(crate) use self::parts::{lambda_variables, parameters};
 use crate::{
     demo_tenant::{self, DemoTenant},
     functions::Function,
@@ -28,7 +28,7 @@ use crate::{
     requests::Requests,
     server::{self, Limits, serve},
     services::{self, Services},
-    template::Template,
+    template::{ACCOUNT, Place, REGION, Template},
 };
 
 /// The time that `stop` waits for running work, which is longer than any delivery takes.
@@ -113,7 +113,7 @@ impl Stack {
 
         let lambda = lambda_variables(dynamodb, sqs, &server::address(&listeners.ses)?);
         let trusted = trusted_origins(api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
-        let template = Template::load(&parameters(api, &trusted), place(api, sqs))?;
+        let template = Template::load(&parameters(api, &trusted), Place::new(api, sqs))?;
 
         let [tables, queues] = files(&data)?;
         let database = services::open_database(tables.as_deref())?;
@@ -351,7 +351,7 @@ impl Worker {
     /// The template and the functions do not match.
     pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
-        let template = Template::load(&parameters(dynamodb, ""), place(dynamodb, sqs))?;
+        let template = Template::load(&parameters(dynamodb, ""), Place::new(dynamodb, sqs))?;
         let requests = Arc::default();
         let (_, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();

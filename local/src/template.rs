@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use intrinsics::Scope;
 pub(crate) use intrinsics::text;
-pub(crate) use place::{Place, local_name};
+pub(crate) use place::{ACCOUNT, Place, REGION, local_name};
 pub(crate) use yaml::parse;
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,

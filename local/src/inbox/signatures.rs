@@ -37,7 +37,7 @@ impl Verdict {
 
 /// The results of verifying a request's signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdicts {
+pub struct Verdicts {
     /// The result for `webhook-signature`.
     pub(crate) standard: Verdict,
     /// The result for `x-webhook-signature`.
@@ -45,13 +45,13 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    pub(crate) fn are_right(self) -> bool {
+    pub fn are_right(self) -> bool {
         self.standard == Verdict::Right && self.simple == Verdict::Right
     }
 }
 
 /// Verifies a request that arrived at `at`.
-pub(crate) fn verdicts(secret: &str, headers: &HeaderMap, body: &[u8], at: SystemTime) -> Verdicts {
+pub fn verdicts(secret: &str, headers: &HeaderMap, body: &[u8], at: SystemTime) -> Verdicts {
     Verdicts { standard: standard(secret, headers, body, at), simple: simple(secret, headers, body) }
 }
 

@@ -4,7 +4,7 @@
 //! the message is written. When a queue is created again, its messages are restored: delayed messages keep their
 //! remaining delay, and messages in flight become visible immediately, or become dead letters if that was their last
 //! permitted receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages that
-//! are older than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
+//! are older than 14 days. Changes by `SetQueueAttributes` are not kept.
 //!
 //! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
 //! makes messages cheaper under load.

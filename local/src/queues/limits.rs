@@ -21,11 +21,11 @@ const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
 
-/// Takes the maximum size of a standard queue's messages from its new attributes, if it is one of them. The embedded
-/// crate rejects more than 256 KiB, the former limit.
-pub(super) fn max_size(attributes: &mut HashMap<String, String>, is_fifo: bool) -> Result<Option<usize>, Refusal> {
+/// Takes the maximum size of a queue's messages from its new attributes, if it is one of them. The embedded crate
+/// rejects more than 256 KiB, the former limit.
+pub(super) fn max_size(attributes: &mut HashMap<String, String>) -> Result<Option<usize>, Refusal> {
     const NAME: &str = "MaximumMessageSize";
-    let Some(value) = (if is_fifo { None } else { attributes.remove(NAME) }) else { return Ok(None) };
+    let Some(value) = attributes.remove(NAME) else { return Ok(None) };
     match value.parse() {
         Ok(size) if (1024..=MAX_SIZE).contains(&size) => Ok(Some(size)),
         _ => Err(Refusal::new("InvalidAttributeValue", format!("Invalid value for the parameter {NAME}."))),
@@ -67,9 +67,9 @@ pub(super) fn message(
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
 }
 
-/// Checks a message that is about to be sent to a standard queue.
-pub(super) fn standard(deduplication_id: Option<&str>) -> Result<(), Refusal> {
-    if deduplication_id.is_some() {
+/// Rejects a deduplication id, which only FIFO queues accept.
+pub(super) fn deduplication_id(id: Option<&str>) -> Result<(), Refusal> {
+    if id.is_some() {
         return Err(Refusal::invalid(
             "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId.",
         ));

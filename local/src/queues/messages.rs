@@ -137,7 +137,7 @@ impl Messages {
         Ok(self.state().queue(queue_url)?.max_size)
     }
 
-    /// The number of a queue's messages that are visible, in flight and delayed. `None` if it is not a standard queue.
+    /// The number of a queue's messages that are visible, in flight and delayed. `None` if there is no such queue.
     pub(super) fn counts(&self, queue_url: &str) -> Option<[usize; 3]> {
         self.state().queue(queue_url).ok().map(|queue| queue.store.counts(Instant::now()))
     }

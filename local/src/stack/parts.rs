@@ -24,11 +24,8 @@ use crate::{
     outbox::Outbox,
     poller::Poller,
     requests::Requests,
-    template::{Place, Schedule, Template},
+    template::{ACCOUNT, Place, REGION, Schedule, Template},
 };
-
-pub(super) const REGION: &str = "eu-central-1";
-pub(super) const ACCOUNT: &str = "123456789012";
 
 /// The path of the OpenAPI description. Deployments do not serve it.
 const DESCRIPTION: &str = "/openapi.json";
@@ -53,11 +50,6 @@ pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'stat
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
     ]
-}
-
-/// The addresses of the API and the queues on this machine.
-pub(crate) fn place(api: &str, sqs: &str) -> Place {
-    Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
 /// Returns the API's origin under its other name, and the developer's `TRUSTED_ORIGINS`. They are set as a template
@@ -135,7 +127,7 @@ pub fn exact_openapi() -> Result<Value> {
 /// The functions, without the services that they need to run.
 fn described() -> Result<BTreeMap<String, Arc<Function>>> {
     let nowhere = "http://127.0.0.1:0";
-    let template = Template::load(&parameters(nowhere, ""), place(nowhere, nowhere))?;
+    let template = Template::load(&parameters(nowhere, ""), Place::new(nowhere, nowhere))?;
     let lambda = lambda_variables(nowhere, nowhere, nowhere);
     functions(&template, &HashMap::new(), &lambda, &Arc::default())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::place::{Place, local_name};
+use super::place::{ACCOUNT, Place, REGION, local_name};
 
 /// The names that intrinsic functions in a template can refer to.
 pub(crate) struct Scope {
@@ -120,35 +120,33 @@ impl Scope {
     }
 
     fn reference(&self, name: &str) -> Result<Value> {
-        let Place { region, account, sqs, .. } = &self.place;
         if let Some(value) = self.parameters.get(name) {
             return Ok(json!(value));
         }
         Ok(match name {
             "AWS::NoValue" => Value::Null,
-            "AWS::Region" => json!(region),
-            "AWS::AccountId" => json!(account),
+            "AWS::Region" => json!(REGION),
+            "AWS::AccountId" => json!(ACCOUNT),
             "AWS::Partition" => json!("aws"),
             "AWS::URLSuffix" => json!("amazonaws.com"),
             "AWS::StackName" => json!("local"),
             name => match self.kind(name)? {
-                "AWS::SQS::Queue" => json!(format!("{sqs}/{account}/{}", local_name(name))),
+                "AWS::SQS::Queue" => json!(format!("{}/{ACCOUNT}/{}", self.place.sqs, local_name(name))),
                 _ => json!(local_name(name)),
             },
         })
     }
 
     fn attribute(&self, resource: &str, attribute: &str) -> Result<Value> {
-        let Place { region, account, api, .. } = &self.place;
         let name = local_name(resource);
         Ok(json!(match (self.kind(resource)?, attribute) {
-            ("AWS::SQS::Queue", "Arn") => format!("arn:aws:sqs:{region}:{account}:{name}"),
+            ("AWS::SQS::Queue", "Arn") => format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"),
             ("AWS::SQS::Queue", "QueueName") => name,
-            ("AWS::DynamoDB::Table", "Arn") => format!("arn:aws:dynamodb:{region}:{account}:table/{name}"),
-            ("AWS::Serverless::Function", "Arn") => format!("arn:aws:lambda:{region}:{account}:function:{name}"),
-            ("AWS::Serverless::HttpApi", "ApiEndpoint") => api.clone(),
-            ("AWS::IAM::Role", "Arn") => format!("arn:aws:iam::{account}:role/{name}"),
-            ("AWS::Logs::LogGroup", "Arn") => format!("arn:aws:logs:{region}:{account}:log-group:{name}:*"),
+            ("AWS::DynamoDB::Table", "Arn") => format!("arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}"),
+            ("AWS::Serverless::Function", "Arn") => format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}"),
+            ("AWS::Serverless::HttpApi", "ApiEndpoint") => self.place.api.clone(),
+            ("AWS::IAM::Role", "Arn") => format!("arn:aws:iam::{ACCOUNT}:role/{name}"),
+            ("AWS::Logs::LogGroup", "Arn") => format!("arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{name}:*"),
             ("AWS::ApiGatewayV2::DomainName", "RegionalDomainName" | "RegionalHostedZoneId") => attribute.to_owned(),
             (kind, attribute) => bail!("{kind} has no {attribute} here"),
         }))

@@ -1,22 +1,23 @@
 //! The local addresses and names of the template's resources.
 
+pub(crate) const REGION: &str = "eu-central-1";
+pub(crate) const ACCOUNT: &str = "123456789012";
+
 /// The local addresses of the template's resources.
 #[derive(Clone)]
 pub(crate) struct Place {
-    pub(crate) region: String,
-    pub(crate) account: String,
     pub(crate) api: String,
     pub(crate) sqs: String,
 }
 
 impl Place {
+    /// Returns the place with the API and the queues at these addresses.
+    pub(crate) fn new(api: &str, sqs: &str) -> Self {
+        Self { api: api.to_owned(), sqs: sqs.to_owned() }
+    }
+
     pub(crate) fn example() -> Self {
-        Self {
-            region: "eu-central-1".to_owned(),
-            account: "123456789012".to_owned(),
-            api: "http://127.0.0.1:9000".to_owned(),
-            sqs: "http://127.0.0.1:9324".to_owned(),
-        }
+        Self::new("http://127.0.0.1:9000", "http://127.0.0.1:9324")
     }
 }
 
