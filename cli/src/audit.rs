@@ -7,15 +7,12 @@ use api::{
 
 use crate::{
     args::Audit,
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
     table::{self, Column},
     terminal::{cell, cell_of, is_for_people, print_json, print_line, print_note},
 };
-
-/// The maximum page size of the API.
-const MAX_PAGE_SIZE: usize = 100;
 
 fn columns(when: &'static str) -> [Column; 6] {
     [

@@ -20,6 +20,8 @@ use crate::{
 
 /// A call's time limit, above API Gateway's 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(35);
+/// The maximum number of entries in a page of a list.
+pub(crate) const MAX_PAGE_SIZE: usize = 100;
 /// The maximum size of a response, in bytes: above Lambda's limit.
 const MAX_RESPONSE_BYTES: usize = 8 << 20;
 

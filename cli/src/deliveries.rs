@@ -10,11 +10,11 @@ use api::{
     deliveries::{Attempt, Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
-use self::page::{Labels, MAX_PAGE_SIZE, Rows, filter};
+use self::page::{Labels, Rows, filter};
 pub(crate) use self::page::{is_delivered, listed, result};
 use crate::{
     args::{Deliveries, Erasure, Named, Recovery},
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
     ids::{self, Shortener},
@@ -96,10 +96,7 @@ async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
 /// Erases a delivery, all of a job's deliveries, or the ended ones of a period.
 async fn erase(api: &Api, which: Erasure, is_json: bool) -> Result<(), Failure> {
     let Erasure { id, job: job_id, since, until, endpoint, yes } = which;
-    let webhook_endpoint_id = match &endpoint {
-        Some(id) => Some(ids::endpoint(api, id).await?),
-        None => None,
-    };
+    let webhook_endpoint_id = ids::optional_endpoint(api, endpoint.as_deref()).await?;
     let delivery_id = match &id {
         Some(id) => Some(ids::delivery(api, id).await?),
         None => None,
@@ -133,10 +130,7 @@ fn period(since: Option<&Timestamp>, until: Option<&Timestamp>, endpoint: Option
 /// Starts a recovery, and shows its progress unless the user does not want to wait.
 async fn recover(api: &Api, which: Recovery, is_json: bool) -> Result<(), Failure> {
     let Recovery { endpoint, since, until, status, outcome, workflow, no_wait } = which;
-    let webhook_endpoint_id = match endpoint {
-        Some(id) => Some(ids::endpoint(api, &id).await?),
-        None => None,
-    };
+    let webhook_endpoint_id = ids::optional_endpoint(api, endpoint.as_deref()).await?;
     let of = webhook_endpoint_id.clone();
     let call = Recover { webhook_endpoint_id, until, status: Some(status), outcome, workflow, ..Recover::new(since) };
     let recovering = api.call(&call).await?;

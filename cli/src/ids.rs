@@ -10,7 +10,7 @@ use api::{
 };
 
 use crate::{
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
     terminal::{cell, is_for_people, shown},
@@ -20,8 +20,6 @@ use crate::{
 const MIN_SHORT_ID_LENGTH: usize = 8;
 /// The number of newest deliveries that are searched for a short id.
 const SEARCHED_DELIVERIES: usize = 1_000;
-/// The maximum page size of the API.
-const MAX_PAGE_SIZE: usize = 100;
 /// The maximum number of candidates that are shown for an ambiguous id.
 const MAX_CANDIDATES: usize = 10;
 /// A beginning of this length is unique in practice, so the search can stop at the first match.

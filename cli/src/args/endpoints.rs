@@ -8,14 +8,14 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::values::{Ceiling, ceiling, event_of_a_job, header, payload};
+use super::values::{Ceiling, ceiling, event_of_a_job, header, one_of};
 
 /// How deliveries are sent to an endpoint.
 #[derive(Args)]
 #[group(skip)]
 pub(crate) struct Sending {
     /// How much of each event to send: `thin` leaves out result, error and stack [default: full]
-    #[arg(long, group = "change", value_parser = payload())]
+    #[arg(long, group = "change", value_parser = one_of::<PayloadForm>())]
     pub(crate) payload: Option<PayloadForm>,
     /// Whether the log keeps payloads and responses after a success [default: true]
     #[arg(long, group = "change", value_name = "BOOL")]

@@ -2,10 +2,7 @@
 
 use std::str::FromStr;
 
-use api::{
-    ClosedSet, NotAName, Secret, Timestamp,
-    webhooks::{EventName, PayloadForm},
-};
+use api::{ClosedSet, NotAName, Secret, Timestamp, webhooks::EventName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::value::RawValue;
 
@@ -18,12 +15,6 @@ pub(super) fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send 
 /// Parses the name of an event that producers send.
 pub(super) fn event_of_a_job() -> impl TypedValueParser<Value = EventName> {
     PossibleValuesParser::new(EventName::OF_JOBS.map(EventName::as_str)).try_map(|text| text.parse::<EventName>())
-}
-
-/// Parses the form of a payload.
-pub(super) fn payload() -> impl TypedValueParser<Value = PayloadForm> {
-    let forms = [PayloadForm::Full, PayloadForm::Thin];
-    PossibleValuesParser::new(forms.map(PayloadForm::as_str)).try_map(|text| text.parse::<PayloadForm>())
 }
 
 /// A ceiling on requests; `None` for none. A type of its own, because `clap` treats an `Option` as an absent argument.

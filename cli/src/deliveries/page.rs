@@ -10,7 +10,7 @@ use api::{
 
 use crate::{
     args::List,
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
     ids::{self, Shortener},
@@ -18,8 +18,6 @@ use crate::{
     terminal::{cell, is_for_people},
 };
 
-/// The maximum page size of the API.
-pub(super) const MAX_PAGE_SIZE: usize = 100;
 /// The label for the endpoint of a delivery to a job's callback.
 const CALLBACK: &str = "(callback)";
 

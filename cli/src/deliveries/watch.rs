@@ -7,10 +7,10 @@ use api::{
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
-use super::page::{Labels, MAX_PAGE_SIZE, Rows, columns, filter, listed};
+use super::page::{Labels, Rows, columns, filter, listed};
 use crate::{
     args::List,
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
     ids::Shortener,

@@ -17,7 +17,6 @@ use crate::{
         users::{Role, User},
     },
     base_url::BaseUrl,
-    error::Error,
     timestamp::Timestamp,
 };
 
@@ -302,18 +301,9 @@ impl Alerts {
     }
 
     async fn notify_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
-        if !user.email_verified {
-            return;
+        if user.email_verified && self.attempts.may_notify(limit, user, now).await {
+            self.mailer.send(&user.email, mail, user.id).await;
         }
-        match self.attempts.count(limit, user.email.as_str(), now).await {
-            Err(Error::TooMany { .. }) => {
-                crate::log!("email.withheld", user = %user.id);
-                return;
-            }
-            Err(error) => crate::log!("email.uncounted", user = %user.id, ?error),
-            Ok(()) => {}
-        }
-        self.mailer.send(&user.email, mail, user.id).await;
     }
 }
 

@@ -259,6 +259,22 @@ impl Attempts {
         }
     }
 
+    /// Counts an email to a user before it is sent. Returns `false` if their address has got as many as `limit` allows,
+    /// but `true` if the email cannot be counted.
+    pub(super) async fn may_notify(&self, limit: Limit, user: &User, now: Timestamp) -> bool {
+        match self.may_send(limit, &user.email, now).await {
+            Ok(true) => true,
+            Ok(false) => {
+                crate::log!("email.withheld", user = %user.id);
+                false
+            }
+            Err(error) => {
+                crate::log!("email.uncounted", user = %user.id, ?error);
+                true
+            }
+        }
+    }
+
     /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit for
     /// `client` does not count against the address.
     ///

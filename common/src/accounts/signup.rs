@@ -196,23 +196,14 @@ impl NewUser {
     /// sign-up counts toward its limit.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
-        let User { id, email, email_verified, .. } = &self.user;
+        let user = &self.user;
         if let Some(address) = &self.notified {
             let counted = attempts.may_send(NOTIFIED, address, now).await;
             metrics::upkeep("counting a sign-up", counted.map(drop));
         }
-        if *email_verified {
-            return;
+        if !user.email_verified && attempts.may_notify(WELCOME_MAIL, user, now).await {
+            mailer.send(&user.email, verification_mail(base, &self.verification_token), user.id).await;
         }
-        match attempts.count(WELCOME_MAIL, email.as_str(), now).await {
-            Err(Error::TooMany { .. }) => {
-                crate::log!("email.withheld", user = %id);
-                return;
-            }
-            Err(error) => crate::log!("email.uncounted", user = %id, ?error),
-            Ok(()) => {}
-        }
-        mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
     /// Adds the writes for the user and for their email guard, session, verification token and known client.

@@ -38,8 +38,8 @@ use self::{
     turns::{Turn, Turns},
 };
 use super::{
-    delivery::{Detail, Failure, Outcome, WebhookId},
-    destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
+    delivery::{Delivery, Detail, Failure, Outcome, Payload, WebhookId},
+    destination::{DestinationPolicy, EndpointUrl, Headers, SigningKeys, body_signature, standard_signatures},
     event::{EventName, PayloadForm, TraceParent},
 };
 use crate::{id::TenantId, timestamp::Timestamp};
@@ -84,17 +84,8 @@ pub struct NoDescriptor;
 pub struct Post<'a> {
     /// The organization that the delivery belongs to.
     pub tenant: &'a TenantId,
-    /// The attempt's URL, keys and headers.
-    pub target: Target<'a>,
-    /// The delivery's `webhook-id`.
-    pub id: WebhookId,
-    pub event: EventName,
-    /// When the event entered its queue.
-    pub event_at: Timestamp,
-    /// The trace that the job belongs to.
-    pub trace: Option<&'a TraceParent>,
-    /// The JSON to send, byte for byte, and its form.
-    pub body: (&'a Bytes, PayloadForm),
+    pub url: &'a EndpointUrl,
+    pub content: Content<'a>,
 }
 
 /// An attempt's content, independent of its destination.
@@ -156,7 +147,7 @@ impl Client {
     /// # Errors
     /// The process has run out of file descriptors.
     pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
-        if !self.dialer.permits(post.target.url.url()) {
+        if !self.dialer.permits(post.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
         }
         match self.exchange(post, now, Instant::now() + self.timeout).await {
@@ -174,11 +165,9 @@ impl Client {
 
     async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<Posted, NoResponse> {
         const SILENT: &str = "The receiver accepted the connection but did not respond";
-        let url = post.target.url.url();
-        let (origin, read) = (
-            post.target.url.origin(),
-            ResponseReader { url, headers: post.target.headers, bytes: post.body.0.len(), now, deadline },
-        );
+        let url = post.url.url();
+        let (origin, content) = (post.url.origin(), post.content);
+        let read = ResponseReader { url, headers: content.headers, bytes: content.body.0.len(), now, deadline };
         let (idle, turn) = match self.pool.take(origin) {
             Some(idle) => (Some(idle), None),
             None => {
@@ -353,18 +342,37 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
 }
 
 fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let Post { tenant: _, target: Target { url, keys, headers }, id, event, event_at, trace, body } = post;
-    let url = url.url();
-    let mut request = Request::new(Full::new(body.0.clone()));
+    let url = post.url.url();
+    let mut request = Request::new(Full::new(post.content.body.0.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
-    *request.headers_mut() = Content { keys, headers, id, event, event_at, trace, body }.headers(now)?;
+    *request.headers_mut() = post.content.headers(now)?;
     let host = url[Position::BeforeHost..Position::AfterPort].try_into()?;
     request.headers_mut().insert(header::HOST, host);
     Ok(request)
 }
 
-impl Content<'_> {
+impl<'a> Content<'a> {
+    /// The content of an attempt to deliver `payload` in this form.
+    #[must_use]
+    pub fn of(
+        delivery: &Delivery,
+        payload: &'a Payload,
+        form: PayloadForm,
+        keys: SigningKeys<'a>,
+        headers: Option<&'a Headers>,
+    ) -> Self {
+        Self {
+            keys,
+            headers,
+            id: delivery.webhook_id,
+            event: delivery.event_in(&payload.body),
+            event_at: delivery.created_at,
+            trace: payload.trace.as_ref(),
+            body: payload.body.in_form(form),
+        }
+    }
+
     /// Builds the signed headers for an attempt made at `now`.
     ///
     /// # Errors

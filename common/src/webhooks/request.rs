@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 
 use super::{
     delivery::{Delivery, Destination, Payload, Status},
-    destination::{EndpointUrl, Headers, SigningKeys},
+    destination::EndpointUrl,
     endpoints::Endpoint,
     event::PayloadForm,
     post::Content,
@@ -16,19 +16,15 @@ use crate::timestamp::Timestamp;
 /// The source of a delivery's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a> {
-    delivery: &'a Delivery,
-    payload: &'a Payload,
     /// The URL that the requests are sent to; `None` for a pull endpoint.
     pub url: Option<&'a EndpointUrl>,
-    keys: SigningKeys<'a>,
-    headers: Option<&'a Headers>,
-    form: PayloadForm,
+    content: Content<'a>,
 }
 
 impl<'a> Requests<'a> {
     /// Returns `None` if the delivery's endpoint was deleted. A job's callback has no `endpoint`.
     #[must_use]
-    pub fn of(delivery: &'a Delivery, payload: &'a Payload, endpoint: Option<&'a Endpoint>) -> Option<Self> {
+    pub fn of(delivery: &Delivery, payload: &'a Payload, endpoint: Option<&'a Endpoint>) -> Option<Self> {
         let (url, keys, headers) = match (&payload.destination, endpoint) {
             (Destination::Callback { url, secret }, _) => (Some(url), secret.into(), None),
             (Destination::Endpoint(_), Some(endpoint)) => {
@@ -36,13 +32,13 @@ impl<'a> Requests<'a> {
             }
             (Destination::Endpoint(_), None) => return None,
         };
-        Some(Self { delivery, payload, url, keys, headers, form: form(delivery, endpoint) })
+        Some(Self { url, content: Content::of(delivery, payload, form(delivery, endpoint), keys, headers) })
     }
 
     /// The body, byte for byte.
     #[must_use]
     pub fn body(&self) -> &'a Bytes {
-        self.payload.body.in_form(self.form).0
+        self.content.body.0
     }
 
     /// Builds the headers of an attempt at this time. The values of the endpoint's own headers are marked as sensitive.
@@ -50,16 +46,7 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// A stored header is not valid.
     pub fn headers(&self, at: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
-        let content = Content {
-            keys: self.keys,
-            headers: self.headers,
-            id: self.delivery.webhook_id,
-            event: self.delivery.event_in(&self.payload.body),
-            event_at: self.delivery.created_at,
-            trace: self.payload.trace.as_ref(),
-            body: self.payload.body.in_form(self.form),
-        };
-        content.headers(at)
+        self.content.headers(at)
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::account::Status;
 use common::{
-    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, users::User},
-    error::{Error, Result},
+    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried},
+    error::Result,
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
 };
@@ -36,24 +36,13 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
-        match app.users.credentials(Some(&email)).await? {
-            Some((user, _)) if !counts(&app, &user, &email, now).await? => Ok(()),
-            Some((user, _)) => app.verifications.send_again(&user, &app.mailer, &call.base, now).await,
-            None => Ok(()),
+        let Some((user, _)) = app.users.credentials(Some(&email)).await? else { return Ok(()) };
+        let to = user.email_to_verify();
+        // The requested address is already counted.
+        if *to == email || app.attempts.may_send(VERIFICATION_MAIL, to, now).await? {
+            app.verifications.send_again(&user, &app.mailer, &call.base, now).await?;
         }
+        Ok(())
     };
     unhurried(send).await.map(|()| Status::DONE)
-}
-
-/// Counts the email toward its recipient's limit, if the recipient is not the requested address. Returns `false` if the
-/// recipient has reached the limit.
-async fn counts(app: &App, user: &User, requested: &Email, now: Timestamp) -> Result<bool> {
-    let to = user.email_to_verify();
-    if to == requested {
-        return Ok(true);
-    }
-    match app.attempts.count(VERIFICATION_MAIL, to.as_str(), now).await {
-        Err(Error::TooMany { .. }) => Ok(false),
-        counted => counted.map(|()| true),
-    }
 }

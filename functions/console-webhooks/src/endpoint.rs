@@ -77,14 +77,10 @@ pub(crate) fn submit() -> Route<App, People> {
 
 async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, id) = (&call.caller.organization, id(&link)?);
-    if link.get("confirm") == "recover" {
-        return confirmations::page(&app, tenant, id, &link).await;
+    match link.get("confirm") {
+        "recover" => confirmations::page(&app, tenant, id, &link).await,
+        "activate" => confirmations::enabling(&app, tenant, id).await,
+        "deactivate" => confirmations::disabling(&app, tenant, id).await,
+        _ => page(&app, &call, id, &link, None).await,
     }
-    if link.get("confirm") == "activate" {
-        return confirmations::enabling(&app, tenant, id).await;
-    }
-    if link.get("confirm") == "deactivate" {
-        return confirmations::disabling(&app, tenant, id).await;
-    }
-    page(&app, &call, id, &link, None).await
 }

@@ -4,7 +4,7 @@ use common::error::Error;
 use common::{
     http::{
         Fields, Rejected, Typed,
-        page::{Field, TICKED},
+        page::{Field, TICKED, issues},
     },
     issue::{Problem, parse_name},
     name::Description,
@@ -217,7 +217,7 @@ impl Shown<'_> {
                         label for={ (form) "-" (name) } { (event.as_str()) }
                     }
                 }
-                @if let Some(wrong) = wrong_events(error) { p .error { (wrong) "." } }
+                @if let Some(wrong) = issues("events", error).first() { p .error { (wrong) "." } }
             }
             @if self.is_new {
                 details {
@@ -238,10 +238,4 @@ impl Shown<'_> {
             (Field::area("headers", "Headers", "").hint(self.headers_hint).optional().html(form, error))
         }
     }
-}
-
-fn wrong_events(error: Option<&Error>) -> Option<&str> {
-    let Some(Error::Invalid(issues)) = error else { return None };
-    let of_events = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "events"))?;
-    Some(&of_events.message)
 }

@@ -36,27 +36,21 @@ use crate::{
 
 const HERE: &str = "/console/keys";
 
-/// The fields of all the page's forms.
-const FIELDS: [(&str, &str); 16] = [
+/// The fields of all the page's forms, except the scopes.
+const FIELDS: [(&str, &str); 7] = [
     ("action", "The submitted form: `issue` or `delete`."),
     ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),
     ("name", "`issue`: the name of the key."),
     ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
     ("kind", "`issue`: `personal` (the default) or `organization`."),
     ("access", "`issue`: `all` scopes of the kind, or the `chosen` ones."),
-    ("webhooks:read", SCOPE),
-    ("webhooks:write", SCOPE),
-    ("deliveries:read", SCOPE),
-    ("deliveries:write", SCOPE),
-    ("settings:read", SCOPE),
-    ("settings:write", SCOPE),
-    ("members:read", SCOPE),
-    ("members:write", SCOPE),
-    ("audit:read", SCOPE),
     ("keyId", "`delete`: the id of the key to delete."),
 ];
 
-const SCOPE: &str = "`issue`: `yes` to choose this scope.";
+fn fields_of_forms() -> Vec<(&'static str, &'static str)> {
+    let scopes = Scope::ALL.iter().map(|scope| (scope.as_str(), "`issue`: `yes` to choose this scope."));
+    FIELDS.into_iter().chain(scopes).collect()
+}
 
 const DONE: [(&str, &str); 2] = [
     ("deleted", "API key deleted. It no longer works."),
@@ -99,7 +93,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), post_form)
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&fields_of_forms())), post_form)
         .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
             "Handles the forms on the API keys page, with the same effect as the API calls: creating a key and showing \

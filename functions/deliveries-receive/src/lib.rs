@@ -14,7 +14,6 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Payload,
         endpoints::{Endpoint, Endpoints},
         log::{Log, pull::Taken},
         post::Content,
@@ -93,22 +92,14 @@ impl Input {
 }
 
 fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
-    let Taken { delivery, lease, ends, payload: Payload { body, trace, .. } } = taken;
-    let event = delivery.event_in(&body);
-    let content = Content {
-        keys: endpoint.keys(),
-        headers: Some(&endpoint.headers),
-        id: delivery.webhook_id,
-        event,
-        event_at: delivery.created_at,
-        trace: trace.as_ref(),
-        body: body.in_form(endpoint.payload_form()),
-    };
+    let Taken { delivery, lease, ends, payload } = taken;
+    let (form, headers) = (endpoint.payload_form(), Some(&endpoint.headers));
+    let content = Content::of(&delivery, &payload, form, endpoint.keys(), headers);
     let headers = content.headers(now).map_err(Error::internal("building the headers for a delivery"))?;
     let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     Ok(LeasedDelivery {
         delivery_id: delivery.id.into(),
-        event: event.into(),
+        event: content.event.into(),
         attempt: delivery.attempts.saturating_add(1),
         job_id: delivery.job_id,
         lease: lease.into(),

@@ -11,8 +11,9 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, AttemptResult, Failure, Outcome, Trigger},
+        destination::Target,
         endpoints::{Gate, SECOND, Shown},
-        post::{Client, NoDescriptor, Post, Posted},
+        post::{Client, Content, NoDescriptor, Post, Posted},
     },
 };
 use tokio::{
@@ -84,15 +85,9 @@ impl Sender {
     /// Posts, and waits for the answer. Returns `None` if the post could not be made.
     async fn post(&self, due: &Due, batch: &Batch) -> Option<Posting> {
         let (began, started) = (Timestamp::now(), Instant::now());
-        let post = Post {
-            tenant: &due.tenant,
-            target: due.target()?,
-            id: due.delivery.webhook_id,
-            event: due.delivery.event_in(&due.payload.body),
-            event_at: due.delivery.created_at,
-            trace: due.payload.trace.as_ref(),
-            body: due.payload.body.in_form(due.form()),
-        };
+        let Target { url, keys, headers } = due.target()?;
+        let content = Content::of(&due.delivery, &due.payload, due.form(), keys, headers);
+        let post = Post { tenant: &due.tenant, url, content };
         let mut posting = pin!(self.client.post(post, began));
         let (posted, is_quick, is_stored) = match own_time::within(SECOND, &mut posting).await {
             Some(posted) => (posted, true, due.is_stored),

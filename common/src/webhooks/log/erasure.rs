@@ -45,6 +45,8 @@ use crate::{
 
 /// The number of deliveries that are deleted at a time.
 const PAGE_SIZE: usize = 250;
+/// The number of a partition's items that are deleted at a time.
+const DELETION_PAGE_SIZE: usize = 1000;
 /// The time for which the process that has stored a shared payload relies on it, longer than any invocation.
 const STORING_TIME: Duration = Duration::from_secs(60);
 const ERASING: &str = "erasing a delivery";
@@ -153,10 +155,21 @@ impl Log {
     /// Deletes a deleted organization's recoveries, and the items of its deleted endpoints.
     pub async fn forget_tasks(&self, tenant: &TenantId) -> Result<()> {
         for partition in [recovery::partition(tenant), endings::partition(tenant)] {
-            let keys = query_all(self.keys_in(partition), FORGETTING).await?;
-            batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), FORGETTING).await?;
+            self.forget_partition(partition, FORGETTING).await?;
         }
         Ok(())
+    }
+
+    /// Deletes all items of a partition.
+    pub(super) async fn forget_partition(&self, partition: String, doing: &'static str) -> Result<()> {
+        loop {
+            let page = query_page(self.keys_in(partition.clone()), DELETION_PAGE_SIZE, doing).await?;
+            let keys = page.items.into_iter().map(delete_request);
+            batch_write(&self.dynamodb, &self.table, keys, doing).await?;
+            if page.last.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     fn keys_in(&self, partition: String) -> QueryFluentBuilder {

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     aws::{
-        batch::{CONCURRENCY, batch_write, delete_request},
+        batch::CONCURRENCY,
         dynamo::{Item, Record, attributes, number, query_all, query_page, text},
         expression::select,
         transaction::Transaction,
@@ -74,8 +74,6 @@ const MIN_SHARD_READ: usize = 64;
 const MAX_RARE_DELIVERIES: usize = 32;
 /// The maximum number of hours in a segment, so that the totals of all fit into a transaction.
 const MAX_SEGMENT_HOURS: usize = 80;
-/// The number of items that are deleted at a time.
-const DELETION_PAGE_SIZE: usize = 1000;
 /// The average size of a part, in bytes. Parts vary in size, because the hashes are random, and a read of more than 4,096
 /// bytes takes two units instead of one.
 const PART_BYTES: usize = 3072;
@@ -83,7 +81,6 @@ const PART_BYTES: usize = 3072;
 const ENTRY_BYTES: usize = 49;
 const INDEXING: &str = "indexing deliveries";
 const FINDING: &str = "finding a delivery";
-const FORGETTING: &str = "forgetting an index";
 
 /// Something that deliveries are found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -285,15 +282,7 @@ impl Log {
 
     /// Deletes the index of a deleted organization.
     pub async fn forget_index(&self, tenant: &TenantId) -> Result<()> {
-        loop {
-            let items = self.query(DESTINATION.equals(text(partition(tenant)))).consistent_read(true);
-            let page = query_page(select(items, &[DESTINATION, DELIVERY]), DELETION_PAGE_SIZE, FORGETTING).await?;
-            let keys = page.items.into_iter().map(delete_request);
-            batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await?;
-            if page.last.is_none() {
-                return Ok(());
-            }
-        }
+        self.forget_partition(partition(tenant), "forgetting an index").await
     }
 }
 

@@ -96,15 +96,7 @@ impl Log {
 
     /// Deletes all parked attempts of a deleted organization.
     pub async fn forget_parked(&self, tenant: &TenantId) -> Result<()> {
-        loop {
-            let rows = self.query(DESTINATION.equals(text(partition(tenant))));
-            let page = query_page(select(rows, &[DESTINATION, DELIVERY]), 1000, DELETING).await?;
-            let keys = page.items.into_iter().map(delete_request);
-            batch_write(&self.dynamodb, &self.table, keys, DELETING).await?;
-            if page.last.is_none() {
-                return Ok(());
-            }
-        }
+        self.forget_partition(partition(tenant), DELETING).await
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::webhooks::destination::{EndpointUrl, SigningSecret};
+use crate::webhooks::destination::SigningSecret;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -75,14 +75,11 @@ async fn try_to_post(client: &Client, url: &str) -> Result<Posted, NoDescriptor>
 
 async fn post_for(tenant: &TenantId, client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
     let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
-    let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
+    let (keys, id) = ((&secret).into(), WebhookId::unique());
     let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-    client
-        .post(
-            Post { tenant, target, id, event, event_at, trace: None, body: (&body, PayloadForm::Full) },
-            Timestamp::now(),
-        )
-        .await
+    let body = (&body, PayloadForm::Full);
+    let content = Content { keys, headers: None, id, event, event_at, trace: None, body };
+    client.post(Post { tenant, url: &url, content }, Timestamp::now()).await
 }
 
 async fn post(client: &Client, url: &str) -> Outcome {

@@ -140,8 +140,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         };
         return Ok(Page::new("Nothing to resend", content).within(console));
     }
-    let content = html! {
-        p .mono .whole { bdi { (visible(&endpoint.name())) } }
+    let text = html! {
         p { (found.words()) " " (period(&wanted.time, now)) ", up to 100 per second." }
         @if wanted.missed == Missed::Pending {
             p { "Each gets an attempt now, followed by a full retry schedule. Deliveries with an attempt in progress \
@@ -150,40 +149,42 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         @if is_gone(&endpoint) { (gone("Resend")) }
         @if is_enabled { p { "The endpoint is enabled first, so it also gets new events." } }
         @if !endpoint.active && !is_enabled { p { "The endpoint is disabled, so the deliveries will be held again." } }
+    };
+    let hidden = [
+        ("since", since.as_str()),
+        ("until", &until),
+        ("status", link.get("status")),
+        ("activate", if is_enabled { TICKED } else { "" }),
+        ("sure", TICKED),
+    ];
+    let form = Form { button: &button, action: "recover", hidden: &hidden, ..Form::default() };
+    Ok(confirmation(&endpoint, &text, form).within(console))
+}
+
+/// A page that asks to confirm a form for the endpoint's page. `text` explains the consequences.
+fn confirmation(endpoint: &EndpointView, text: &Markup, form: Form<'_>) -> Page {
+    let (title, back) = (format!("{}?", form.button), format!("/console/endpoints/{}", endpoint.id));
+    let content = html! {
+        p .mono .whole { bdi { (visible(&endpoint.name())) } }
+        (text)
         div .row {
-            (Form {
-                to: &back,
-                button: &button,
-                action: "recover",
-                hidden: &[
-                    ("since", &since),
-                    ("until", &until),
-                    ("status", link.get("status")),
-                    ("activate", if is_enabled { TICKED } else { "" }),
-                    ("sure", TICKED),
-                ],
-                ..Form::default()
-            })
+            (Form { to: &back, ..form })
             a href=(back) { "Cancel" }
         }
     };
-    Ok(Page::new(format!("{button}?"), content).within(console))
+    Page::new(title, content)
 }
 
 /// The confirmation page for enabling an endpoint whose receiver asked to stop deliveries.
 pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Page> {
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
-    let back = format!("/console/endpoints/{id}");
-    let content = html! {
-        p .mono .whole { bdi { (visible(&endpoint.name())) } }
+    let text = html! {
         @if is_gone(&endpoint) { (gone("Enable the endpoint")) }
         p { "New events will be sent to this endpoint, but deliveries that it missed will not. Resend them afterward." }
-        div .row {
-            (Form { to: &back, button: "Enable endpoint", hidden: &[("action", "activate"), ("sure", TICKED)], ..Form::default() })
-            a href=(back) { "Cancel" }
-        }
     };
-    Ok(Page::new("Enable endpoint?", content).within(console))
+    let hidden = [("action", "activate"), ("sure", TICKED)];
+    let form = Form { button: "Enable endpoint", hidden: &hidden, ..Form::default() };
+    Ok(confirmation(&endpoint, &text, form).within(console))
 }
 
 /// Redirects to the confirmation page for disabling the endpoint.
@@ -194,9 +195,7 @@ pub(super) fn ask_to_disable(id: EndpointId) -> Reply {
 /// The confirmation page for disabling an endpoint.
 pub(super) async fn disabling(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Page> {
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
-    let back = format!("/console/endpoints/{id}");
-    let content = html! {
-        p .mono .whole { bdi { (visible(&endpoint.name())) } }
+    let text = html! {
         p {
             "Nothing except test events is sent to a disabled endpoint. "
             @match app.hold_for.end(Timestamp::now()) {
@@ -207,18 +206,10 @@ pub(super) async fn disabling(app: &App, tenant: &TenantId, id: EndpointId) -> R
                 None => "New events are lost.",
             }
         }
-        div .row {
-            (Form {
-                to: &back,
-                button: "Disable endpoint",
-                is_danger: true,
-                hidden: &[("action", "deactivate"), ("sure", TICKED)],
-                ..Form::default()
-            })
-            a href=(back) { "Cancel" }
-        }
     };
-    Ok(Page::new("Disable endpoint?", content).within(console))
+    let hidden = [("action", "deactivate"), ("sure", TICKED)];
+    let form = Form { button: "Disable endpoint", is_danger: true, hidden: &hidden, ..Form::default() };
+    Ok(confirmation(&endpoint, &text, form).within(console))
 }
 
 /// The warning about a receiver that asked to stop deliveries.

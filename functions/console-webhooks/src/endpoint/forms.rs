@@ -4,7 +4,7 @@ use common::{
     error::Error,
     http::{
         Typed,
-        page::{Field, Form, visible},
+        page::{Field, Form, issues, visible},
     },
     presentation::times,
     timestamp::Timestamp,
@@ -89,9 +89,7 @@ pub(super) fn stale(error: &Error) -> Markup {
 }
 
 fn stale_message(error: &Error) -> Option<&str> {
-    let Error::Invalid(issues) = error else { return None };
-    let stale = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "revision"));
-    stale.map(|issue| issue.message.as_str())
+    issues("revision", Some(error)).first().copied()
 }
 
 /// The current settings, shown above a form that was opened before they changed.
