@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    name::Open,
+    name::Extensible,
     strings::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
 };
 
@@ -128,9 +128,9 @@ pub struct IssuedKey {
     /// When the key stops working; `null` if it does not expire.
     pub expires_at: Option<Timestamp>,
     /// Whether the key acts for its user or for the organization.
-    pub kind: Open<KeyKind>,
+    pub kind: Extensible<KeyKind>,
     /// The parts of the API that the key may use; `null` for all parts that its kind allows.
-    pub scopes: Option<Vec<Open<Scope>>>,
+    pub scopes: Option<Vec<Extensible<Scope>>>,
 }
 
 /// An organization, as shown to its members.
@@ -160,7 +160,7 @@ pub struct Member {
     /// The id of the user.
     pub user_id: UserId,
     /// The member's role, which determines their permissions.
-    pub role: Open<Role>,
+    pub role: Extensible<Role>,
     /// When the member joined.
     pub created_at: Timestamp,
     /// The user.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{name::Open, strings::Cursor, strings::Timestamp};
+use crate::{name::Extensible, strings::Cursor, strings::Timestamp};
 
 names! {
     /// The change that an entry records.
@@ -148,7 +148,7 @@ pub struct Entry {
     /// When the change was made.
     pub at: Timestamp,
     /// The type of change.
-    pub action: Open<Action>,
+    pub action: Extensible<Action>,
     /// The user, API key or service that made the change.
     pub actor: Actor,
     /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service
@@ -173,7 +173,7 @@ pub struct Entry {
 #[schemars(deny_unknown_fields, rename = "AuditActor")]
 pub struct Actor {
     /// Whether the actor is a user, an API key or the service itself.
-    pub kind: Open<ActorKind>,
+    pub kind: Extensible<ActorKind>,
     /// The id of the user or key, which works as the `actor` filter; `system` for the service itself.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,
@@ -200,7 +200,7 @@ impl Actor {
 #[schemars(deny_unknown_fields, rename = "AuditTarget")]
 pub struct Target {
     /// The kind of the object.
-    pub kind: Open<TargetKind>,
+    pub kind: Extensible<TargetKind>,
     /// The id of the object; the invited address of an invitation, whose id is enough to accept it.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,

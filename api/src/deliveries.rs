@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::Done,
-    name::Open,
+    name::Extensible,
     strings::{Cursor, DeliveryId, EndpointId, LeaseId, RecoveryId, Timestamp, WebhookId},
     webhooks::EventName,
 };
@@ -169,7 +169,7 @@ pub struct Delivery {
     #[schemars(with = "EndpointId")]
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
-    pub event: Open<EventName>,
+    pub event: Extensible<EventName>,
     /// The first 1,024 bytes of the id of the event's job or, for a notice, the id of the endpoint.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
@@ -180,7 +180,7 @@ pub struct Delivery {
     #[schemars(extend("examples" = ["nightly-import"]))]
     pub workflow: Option<String>,
     /// The status of the delivery.
-    pub status: Open<Status>,
+    pub status: Extensible<Status>,
     /// The number of attempts so far.
     pub attempts: u32,
     /// When the event entered its queue.
@@ -229,7 +229,7 @@ pub struct Attempt {
     #[schemars(extend("examples" = ["Moved to /new"]))]
     pub response: Option<String>,
     /// The reason for the attempt.
-    pub trigger: Open<Trigger>,
+    pub trigger: Extensible<Trigger>,
 }
 
 /// A delivery with its payload and its attempts.
@@ -313,7 +313,7 @@ pub struct Recovery {
     /// The end of the period: deliveries that were created before this time are resent.
     pub until: Timestamp,
     /// The status of the deliveries that are resent.
-    pub status: Open<Missed>,
+    pub status: Extensible<Missed>,
     /// The outcome of the last attempt of the deliveries that are resent; absent for any outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -482,7 +482,7 @@ pub struct LeasedDelivery {
     /// The id of the delivery, which is required to settle it.
     pub delivery_id: DeliveryId,
     /// The name of the event.
-    pub event: Open<EventName>,
+    pub event: Extensible<EventName>,
     /// The id of the event's job.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
@@ -516,11 +516,11 @@ pub struct Settled {
     /// The delivery.
     pub delivery_id: DeliveryId,
     /// Whether the settlement was recorded.
-    pub result: Open<Verdict>,
+    pub result: Extensible<Verdict>,
     /// The status of the delivery after the settlement; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
-    pub status: Option<Open<Status>>,
+    pub status: Option<Extensible<Status>>,
     /// When the delivery can be received again. Present only if it is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{account::Scope, name::Open};
+use crate::{account::Scope, name::Extensible};
 
 names! {
     /// The kind of error, for programs.
@@ -124,7 +124,7 @@ pub struct Details {
     /// The scope that the API key lacks. Present only with the reason `scope_missing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "Scope")]
-    pub scope: Option<Open<Scope>>,
+    pub scope: Option<Extensible<Scope>>,
 }
 
 /// An error from any other route.
@@ -147,7 +147,7 @@ pub struct PlainError {
     /// The scope that the API key lacks. Present only with the reason `scope_missing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "Scope")]
-    pub scope: Option<Open<Scope>>,
+    pub scope: Option<Extensible<Scope>>,
 }
 
 /// A problem with one field.

@@ -23,7 +23,7 @@ pub mod verification;
 pub mod webhooks;
 
 pub use call::{Call, Done, MAX_ELEMENTS};
-pub use name::{ClosedSet, NotAName, Open};
+pub use name::{ClosedSet, Extensible, NotAName};
 pub use strings::{
     CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, InvitationId, KeyId, LeaseId, Name, RecoveryId,
     Secret, Slug, TenantId, Timestamp, UserId, WebhookId, Workflow,

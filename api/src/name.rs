@@ -74,24 +74,24 @@ macro_rules! names {
 /// A name in a response. Clients read names that a later version of the service has added as `Later`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(untagged)]
-pub enum Open<T> {
+pub enum Extensible<T> {
     Known(T),
     Later(String),
 }
 
-impl<T> From<T> for Open<T> {
+impl<T> From<T> for Extensible<T> {
     fn from(name: T) -> Self {
         Self::Known(name)
     }
 }
 
-impl<T: PartialEq> PartialEq<T> for Open<T> {
+impl<T: PartialEq> PartialEq<T> for Extensible<T> {
     fn eq(&self, name: &T) -> bool {
         matches!(self, Self::Known(known) if known == name)
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Open<T> {
+impl<T: fmt::Display> fmt::Display for Extensible<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(name) => name.fmt(f),
@@ -101,7 +101,7 @@ impl<T: fmt::Display> fmt::Display for Open<T> {
 }
 
 /// The schema lists the known names.
-impl<T: JsonSchema> JsonSchema for Open<T> {
+impl<T: JsonSchema> JsonSchema for Extensible<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }
@@ -121,14 +121,14 @@ impl<T: JsonSchema> JsonSchema for Open<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Open;
+    use super::Extensible;
     use crate::deliveries::Status;
 
     #[test]
     fn names_of_later_versions_are_read() {
-        let read = |text: &str| serde_json::from_str::<Open<Status>>(text).expect("a name");
+        let read = |text: &str| serde_json::from_str::<Extensible<Status>>(text).expect("a name");
         assert_eq!(read(r#""held""#), Status::Held);
-        assert_eq!(read(r#""paused""#), Open::Later("paused".to_owned()));
+        assert_eq!(read(r#""paused""#), Extensible::Later("paused".to_owned()));
         assert_eq!(read(r#""paused""#).to_string(), "paused");
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     account::{InvitationStatus, KeyKind, Member, Organization, Role, Scope},
-    name::Open,
+    name::Extensible,
     strings::{Email, InvitationId, KeyId, Name, Slug, TenantId, Timestamp, UserId},
 };
 
@@ -104,11 +104,11 @@ pub struct Key {
     /// Whether the key acts for its user or for the organization.
     #[serde(default = "personal")]
     #[schemars(!default)]
-    pub kind: Open<KeyKind>,
+    pub kind: Extensible<KeyKind>,
     /// The parts of the API that the key may use; `null` for all parts that its kind allows.
     #[serde(default)]
     #[schemars(!default)]
-    pub scopes: Option<Vec<Open<Scope>>>,
+    pub scopes: Option<Vec<Extensible<Scope>>>,
     /// The user who created the key; a personal key acts for this user.
     #[serde(default)]
     #[schemars(!default, with = "KeyCreator")]
@@ -116,7 +116,7 @@ pub struct Key {
 }
 
 /// The kind to assume for a key if the service is too old to return kinds.
-fn personal() -> Open<KeyKind> {
+fn personal() -> Extensible<KeyKind> {
     KeyKind::Personal.into()
 }
 
@@ -156,14 +156,14 @@ pub struct Invitation {
     /// The invited email address.
     pub email: Email,
     /// The role of the new member.
-    pub role: Open<Role>,
+    pub role: Extensible<Role>,
     /// The id of the organization.
     pub organization_id: TenantId,
     /// The id of the user who sent the invitation.
     pub inviter_id: UserId,
     /// The state of the invitation. An expired invitation stays `pending`; one that was replaced by a newer one is
     /// `canceled`.
-    pub status: Open<InvitationStatus>,
+    pub status: Extensible<InvitationStatus>,
     /// When the invitation expires, 7 days after it was sent.
     pub expires_at: Timestamp,
     /// When the invitation was sent.
@@ -180,7 +180,7 @@ pub struct ReceivedInvitation {
     /// The invited email address, which is the caller's.
     pub email: Email,
     /// The caller's role after accepting.
-    pub role: Open<Role>,
+    pub role: Extensible<Role>,
     /// The id of the organization.
     pub organization_id: TenantId,
     /// The name of the organization.
@@ -190,7 +190,7 @@ pub struct ReceivedInvitation {
     /// The id of the user who sent the invitation.
     pub inviter_id: UserId,
     /// The state of the invitation, which is `pending`.
-    pub status: Open<InvitationStatus>,
+    pub status: Extensible<InvitationStatus>,
     /// When the invitation expires, 7 days after it was sent.
     pub expires_at: Timestamp,
     /// When the invitation was sent.
@@ -230,5 +230,5 @@ pub struct Settings {
     /// Whether members must have a second factor.
     pub require_two_factor: bool,
     /// Whether emails are sent to this address, or were stopped because one bounced or was reported as spam.
-    pub notification_email_status: Open<NotificationEmailStatus>,
+    pub notification_email_status: Extensible<NotificationEmailStatus>,
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    name::Open,
+    name::Extensible,
     strings::{DeliveryId, EndpointId, Timestamp},
 };
 
@@ -142,11 +142,11 @@ pub struct Verification {
 #[schemars(deny_unknown_fields, rename = "ValidSignature")]
 pub struct Valid {
     /// The part of the request that the signature covers.
-    pub scheme: Open<Scheme>,
+    pub scheme: Extensible<Scheme>,
     /// The secret that it was made with.
-    pub secret: Open<WhichSecret>,
+    pub secret: Extensible<WhichSecret>,
     /// The form of the secret.
-    pub key: Open<KeyForm>,
+    pub key: Extensible<KeyForm>,
 }
 
 /// A cause or a remark.
@@ -162,7 +162,7 @@ pub struct Valid {
 }]))]
 pub struct Finding {
     /// Identifies the cause for programs.
-    pub cause: Open<Cause>,
+    pub cause: Extensible<Cause>,
     /// The cause and the remedy, for people. The wording may change.
     pub message: String,
     /// The first byte of the body that differs from what was sent, counted from 0; absent if the cause is elsewhere.

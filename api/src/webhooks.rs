@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::{Done, MAX_ELEMENTS},
-    name::Open,
+    name::Extensible,
     strings::{DeliveryId, Description, EndpointId, Secret, Timestamp, Workflow},
 };
 
@@ -89,7 +89,7 @@ impl EventName {
 /// The events that an endpoint gets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
-pub struct EventFilter(pub Vec<Open<EventName>>);
+pub struct EventFilter(pub Vec<Extensible<EventName>>);
 
 impl fmt::Display for EventFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,7 +191,7 @@ macro_rules! endpoint_options {
             /// How much of each event the endpoint gets: all of it (`full`), or the event without the results of its
             /// job (`thin`); absent if it has not been chosen, which means `full`.
             payload: PayloadForm {
-                field: PayloadForm, member: Open<PayloadForm> as "PayloadForm",
+                field: PayloadForm, member: Extensible<PayloadForm> as "PayloadForm",
                 create: "`full` sends the whole event. `thin` sends it with the members `result`, `error` and \
                          `mapped_stack` null, and with the header `x-event-payload: thin`: your receiver fetches the \
                          results with `deliveries/get`, which needs the payload to be kept. The default, also for \
@@ -273,7 +273,7 @@ macro_rules! with_options {
             /// The id of the endpoint.
             pub webhook_endpoint_id: EndpointId,
             /// How events reach the receiver: the service posts them (`push`), or a program fetches them (`pull`).
-            pub kind: Open<Kind>,
+            pub kind: Extensible<Kind>,
             /// The URL that events are posted to; absent for pull endpoints.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schemars(with = "String")]
@@ -326,7 +326,7 @@ macro_rules! with_options {
             /// Why the service disabled the endpoint; absent if the service has not disabled it.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schemars(with = "DisabledReason")]
-            pub disabled_reason: Option<Open<DisabledReason>>,
+            pub disabled_reason: Option<Extensible<DisabledReason>>,
             /// When a program last called `receive` for the pull endpoint, accurate to within ten minutes; absent before the
             /// first call.
             #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The user or the organization that the credentials act for.
 
 use api::{
-    Open,
+    Extensible,
     account::{ActiveMember, Organization, Organizations, Profile, Role},
 };
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(crate) struct Who {
     pub(crate) organization: Organization,
     /// The user and their role. `None` for an organization key.
     pub(crate) user: Option<Profile>,
-    role: Option<Open<Role>>,
+    role: Option<Extensible<Role>>,
 }
 
 impl Who {

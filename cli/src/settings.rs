@@ -1,7 +1,7 @@
 //! `fanfare settings`: the organization's name and settings.
 
 use api::{
-    Email, Name, Open,
+    Email, Extensible, Name,
     team::{ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
 };
 
@@ -38,11 +38,11 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
         print_line(&format!("Name: {}", cell(&organization.name)))?;
     }
     let status = match &found.notification_email_status {
-        Open::Known(NotificationEmailStatus::Ok) => String::new(),
-        Open::Known(NotificationEmailStatus::Unconfirmed) => {
+        Extensible::Known(NotificationEmailStatus::Ok) => String::new(),
+        Extensible::Known(NotificationEmailStatus::Unconfirmed) => {
             " (unconfirmed: without details until its owner agrees)".to_owned()
         }
-        Open::Known(NotificationEmailStatus::Stopped) => " (stopped by its owner: no emails are sent)".to_owned(),
+        Extensible::Known(NotificationEmailStatus::Stopped) => " (stopped by its owner: no emails are sent)".to_owned(),
         status => format!(" ({}: choose another address)", cell(status)),
     };
     print_line(&format!("Emails about endpoints and jobs: {}{status}", cell(&found.debug_notification_email)))?;

@@ -14,7 +14,7 @@ use std::{
 
 use anstyle::AnsiColor;
 use api::{
-    DeliveryId, Open, Timestamp,
+    DeliveryId, Extensible, Timestamp,
     deliveries::{Delivery, Get, List},
     webhooks::{Endpoint, EventName, List as ListEndpoints},
 };
@@ -176,7 +176,7 @@ async fn find(api: &Api, job: &str, since: Option<&Timestamp>) -> Result<Option<
     let mut all = deliveries::listed(api, call, MAX_DELIVERIES).await?.deliveries.into_iter();
     // Tests and notices have another id instead of a job's.
     let newest = all.by_ref().find_map(|delivery| match delivery.event {
-        Open::Known(event) if event.is_of_a_job() => Some((event, delivery)),
+        Extensible::Known(event) if event.is_of_a_job() => Some((event, delivery)),
         _ => None,
     });
     let Some((event, delivery)) = newest else { return Ok(None) };

@@ -3,7 +3,6 @@
 pub mod agent;
 pub mod alerts;
 pub mod api_keys;
-pub mod attempts;
 pub mod cli_logins;
 pub mod consent;
 pub mod deleted_organizations;
@@ -20,6 +19,7 @@ pub mod organizations;
 pub mod password;
 pub mod password_reset;
 pub mod permissions;
+pub mod rate_limits;
 pub mod sessions;
 pub mod settings;
 pub mod sign_in;

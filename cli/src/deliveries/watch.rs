@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use api::{
-    DeliveryId, Open, Timestamp,
+    DeliveryId, Extensible, Timestamp,
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
@@ -103,7 +103,7 @@ async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failu
 
 /// The status and the number of attempts of each printed delivery.
 #[derive(Default)]
-struct Seen(HashMap<DeliveryId, (Open<Status>, u32)>);
+struct Seen(HashMap<DeliveryId, (Extensible<Status>, u32)>);
 
 impl Seen {
     /// Returns a page's new and changed deliveries, oldest first.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use api::{
-    Open,
+    Extensible,
     deliveries::{LeasedDelivery, Settled, Verdict},
 };
 use serde_json::json;
@@ -145,13 +145,13 @@ impl Show {
 }
 
 /// Returns why an event's result was not recorded. The string completes a sentence that begins with the job.
-fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
+fn fault(result: Option<&Extensible<Verdict>>) -> Option<String> {
     match result {
-        Some(Open::Known(Verdict::Settled)) => None,
-        None | Some(Open::Known(Verdict::LeaseExpired)) => {
+        Some(Extensible::Known(Verdict::Settled)) => None,
+        None | Some(Extensible::Known(Verdict::LeaseExpired)) => {
             Some("was not settled within its lease. It will be received again.".to_owned())
         }
-        Some(Open::Known(Verdict::NotFound)) => Some("no longer exists at the service.".to_owned()),
+        Some(Extensible::Known(Verdict::NotFound)) => Some("no longer exists at the service.".to_owned()),
         // A result from a newer service, or a release that was not requested.
         Some(other) => Some(format!("was not settled: {}.", cell(other))),
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_unrecorded_result_has_its_reason() {
         assert_eq!(fault(Some(&Verdict::Settled.into())), None);
-        let shown = |result: Option<Open<Verdict>>| fault(result.as_ref()).expect("a reason");
+        let shown = |result: Option<Extensible<Verdict>>| fault(result.as_ref()).expect("a reason");
         assert!(shown(None).contains("will be received again"));
         assert!(shown(Some(Verdict::LeaseExpired.into())).contains("will be received again"));
         assert_eq!(shown(Some(Verdict::NotFound.into())), "no longer exists at the service.");

@@ -1,7 +1,7 @@
 //! Explains the state of a delivery: what happened, why, and what can be done.
 
 use api::{
-    Open,
+    Extensible,
     deliveries::{Attempt, Delivery, Found, Status},
     outcome::{error_meaning, error_name},
     webhooks::{DisabledReason, Endpoint},
@@ -69,8 +69,8 @@ fn attempted(last: &Attempt) -> String {
 fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
     let is_active = endpoint.is_none_or(|endpoint| endpoint.active);
     match &delivery.status {
-        Open::Known(Status::Delivered) => "Nothing has to be done.".to_owned(),
-        Open::Known(Status::Pending) => match delivery.next_attempt_at.as_ref() {
+        Extensible::Known(Status::Delivered) => "Nothing has to be done.".to_owned(),
+        Extensible::Known(Status::Pending) => match delivery.next_attempt_at.as_ref() {
             Some(at) if clock::is_ahead(at) => {
                 let wait = clock::until(at).unwrap_or_default();
                 format!("The next attempt is due in {wait}, at {} UTC. A resend makes it now.", clock::short(at))
@@ -78,19 +78,21 @@ fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
             _ => "The next attempt is due: it is in progress, or waits because the receiver is slow or silent."
                 .to_owned(),
         },
-        Open::Known(Status::Failed) => "No more attempts follow. Once the receiver works, resend this delivery, or \
+        Extensible::Known(Status::Failed) => {
+            "No more attempts follow. Once the receiver works, resend this delivery, or \
                                         recover all deliveries that it missed."
-            .to_owned(),
-        Open::Known(Status::Held) if is_active => {
+                .to_owned()
+        }
+        Extensible::Known(Status::Held) if is_active => {
             "It is held. A resend or a recovery of held deliveries sends it.".to_owned()
         }
-        Open::Known(Status::Held) => {
+        Extensible::Known(Status::Held) => {
             "It is held because the endpoint is inactive. Enable the endpoint, then recover held deliveries.".to_owned()
         }
-        Open::Known(Status::Ended) => {
+        Extensible::Known(Status::Ended) => {
             "It ended: its endpoint was deleted or stayed inactive for too long, or it was erased.".to_owned()
         }
-        Open::Later(_) => "This client does not know the status. Update fanfare.".to_owned(),
+        Extensible::Later(_) => "This client does not know the status. Update fanfare.".to_owned(),
     }
 }
 

@@ -7,12 +7,12 @@ use crate::{
     accounts::{
         agent,
         api_keys::{IssuedKey, KeyRecord},
-        attempts::{ALERT, Attempts, CREDENTIAL_ALERT, Limit, OWNER_ALERT},
         cli_logins::CliLogin,
         email::Email,
         mail::{Mail, Mailer, Part},
         organizations::Organization,
         permissions::KeyKind,
+        rate_limits::{ALERT, CREDENTIAL_ALERT, Limit, OWNER_ALERT, RateLimits},
         sessions::Device,
         users::{Role, User},
     },
@@ -24,7 +24,7 @@ crate::from_env! {
     /// The rate limits and the mailer for these emails.
     #[derive(Clone)]
     pub struct Alerts {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         mailer: Mailer,
     }
 }
@@ -301,7 +301,7 @@ impl Alerts {
     }
 
     async fn notify_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
-        if user.email_verified && self.attempts.may_notify(limit, user, now).await {
+        if user.email_verified && self.rate_limits.may_notify(limit, user, now).await {
             self.mailer.send(&user.email, mail, user.id).await;
         }
     }

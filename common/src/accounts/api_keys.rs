@@ -7,15 +7,15 @@ use zeroize::Zeroizing;
 
 use crate::{
     accounts::{
-        attempts::ClientAddress,
         permissions::{KeyKind, Permissions},
+        rate_limits::ClientAddress,
         token::{EXPIRES_AT, SecretHash},
         users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
     audit::{self, Action, Actor, ActorKind, Change, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         batch::{batch_write, delete_request},
-        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
+        dynamo::{Item, ItemReader, attributes, get, item, number, query_all, text},
         expression::{Update, query},
         transaction::Transaction,
     },
@@ -98,7 +98,7 @@ pub struct KeyHolder {
 impl KeyHolder {
     /// Parses a key's item. Returns `None` if the key has expired by `now`.
     pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
-        let record = Record::new("API key", item);
+        let record = ItemReader::new("API key", item);
         if record.optional_parsed(EXPIRES_AT)?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
             return Ok(None);
         }
@@ -341,7 +341,7 @@ impl ApiKeys {
             // Keys that were issued before pointers were introduced are found through the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
-        let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
+        let found = self.read(ItemReader::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
         let key = KeyRecord::from_item(&found)?;
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
@@ -468,7 +468,7 @@ impl KeyRecord {
     }
 
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("API key", item);
+        let record = ItemReader::new("API key", item);
         Ok(Self {
             id: record.parsed(KEY_ID)?,
             name: Name::stored(record.text(NAME)?),

@@ -11,7 +11,7 @@ use crate::{
     },
     audit::Recorder,
     aws::{
-        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+        dynamo::{Attribute, Item, ItemReader, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -74,7 +74,7 @@ impl Approval {
 impl CliLogin {
     /// Parses `item`. Returns `None` if the item is of another kind or has expired by `now`.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
-        let record = Record::new("login request", item);
+        let record = ItemReader::new("login request", item);
         if record.text(KIND)? != CLI_LOGIN || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }

@@ -24,7 +24,7 @@ use crate::{
     audit::{Action, Actor, Entry, Recorder, change, initial},
     aws::{
         batch::{batch_write, delete_request},
-        dynamo::{Attribute, Item, Record, boolean, get, item, number, put, query_all, text},
+        dynamo::{Attribute, Item, ItemReader, boolean, get, item, number, put, query_all, text},
         expression::query,
         transaction::Transaction,
     },
@@ -101,7 +101,7 @@ impl Consents {
     pub async fn answer(&self, organization: &TenantId, address: &Email) -> Result<Option<bool>> {
         let key = answer_key(organization, address);
         let found = get(&self.dynamodb, &self.table, key, "reading a consent").await?;
-        Ok(found.and_then(|found| Record::new("consent", &found).optional_boolean(AGREES)))
+        Ok(found.and_then(|found| ItemReader::new("consent", &found).optional_boolean(AGREES)))
     }
 
     async fn is_verified_member(&self, organization: &TenantId, address: &Email) -> Result<bool> {
@@ -142,7 +142,7 @@ impl Consents {
         let Some(found) = get(&self.dynamodb, &self.table, key, "reading a link about consent").await? else {
             return Ok(None);
         };
-        let record = Record::new("link about consent", &found);
+        let record = ItemReader::new("link about consent", &found);
         if record.text(KIND)? != LINK || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use crate::{
     },
     aws::{
         batch::batch_get,
-        dynamo::{Attribute, Item, Record, get, texts},
+        dynamo::{Attribute, Item, ItemReader, get, texts},
         expression::Update,
         transaction::Transaction,
     },
@@ -53,11 +53,11 @@ impl DeletedOrganizations {
     pub async fn list(&self) -> Result<Vec<DeletedOrganization>> {
         let doing = "listing deleted organizations";
         let list = get(&self.dynamodb, &self.organizations, list_key(), doing).await?.unwrap_or_default();
-        let ids: Option<Vec<TenantId>> = Record::new("list", &list).optional_set(ORGANIZATIONS, TenantId::parse)?;
+        let ids: Option<Vec<TenantId>> = ItemReader::new("list", &list).optional_set(ORGANIZATIONS, TenantId::parse)?;
         let keys = ids.unwrap_or_default().iter().map(|id| pk(organization_key(id))).collect();
         let found = batch_get(&self.dynamodb, &self.organizations, keys, doing).await?;
         let read = found.iter().map(|found| {
-            let record = Record::new("organization", found);
+            let record = ItemReader::new("organization", found);
             Ok(DeletedOrganization { id: record.parsed(ORGANIZATION_ID)?, at: record.parsed(DELETED_AT)? })
         });
         read.collect()

@@ -16,11 +16,11 @@ use crate::{
     accounts::{
         alerts::from,
         api_keys::ApiKeys,
-        attempts::{Attempts, WELCOME_MAIL},
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         organizations::Organizations,
         password::{Hasher, Password},
+        rate_limits::{RateLimits, WELCOME_MAIL},
         sessions::{Device, Session, Sessions},
         suppressions,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
@@ -34,7 +34,7 @@ use crate::{
     },
     audit::{self, Action, Entry, Recorder},
     aws::{
-        dynamo::{Attribute, Item, Record, boolean, get, item, number, put, text},
+        dynamo::{Attribute, Item, ItemReader, boolean, get, item, number, put, text},
         expression::{Condition, Update},
         transaction::Transaction,
     },
@@ -53,13 +53,13 @@ const UNDO: &str = "email_undo";
 /// For a change, the hash of the session that requested it.
 const SESSION: Attribute = Attribute("session");
 /// The maximum number of tries while other calls change the user.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 
 crate::from_env! {
     /// The stores and the mailer for address changes.
     #[derive(Clone)]
     pub struct EmailChanges {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         keys: ApiKeys,
         mailer: Mailer,
         sessions: Sessions,
@@ -116,8 +116,8 @@ impl EmailChanges {
         if !user.chose_email {
             user.check_verified()?;
         }
-        self.attempts.count_replaced_email(user.id, now).await?;
-        let may_send = self.attempts.may_send(WELCOME_MAIL, email, now).await?;
+        self.rate_limits.count_replaced_email(user.id, now).await?;
+        let may_send = self.rate_limits.may_send(WELCOME_MAIL, email, now).await?;
         let send = async {
             if !may_send {
                 crate::log!("email.withheld", user = %user.id);
@@ -158,7 +158,7 @@ impl EmailChanges {
         let hash = token.hash();
         let found = get(&self.dynamodb, &self.tokens_table, token_key(&hash), "reading a change of an email").await?;
         let Some(found) = found else { return Ok(None) };
-        let record = Record::new("change of an email", &found);
+        let record = ItemReader::new("change of an email", &found);
         let purpose = match record.text(KIND)? {
             CHANGE => Purpose::Change,
             UNDO => Purpose::Undo,
@@ -200,7 +200,7 @@ impl EmailChanges {
         now: Timestamp,
     ) -> Result<Option<ChangeLink>> {
         let undo = Token::generate();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Change) else {
                 return Ok(None);
             };
@@ -262,7 +262,7 @@ impl EmailChanges {
         hasher: &Hasher,
         now: Timestamp,
     ) -> Result<Option<User>> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Undo) else {
                 return Ok(None);
             };
@@ -354,7 +354,7 @@ fn is_free_for(user: UserId, now: Timestamp) -> Condition {
 
 /// Whether the guard of an address reserves it for a user other than `user`.
 fn is_kept_from(guard: &Item, user: UserId, now: Timestamp) -> bool {
-    let (record, user) = (Record::new("email", guard), user.to_string());
+    let (record, user) = (ItemReader::new("email", guard), user.to_string());
     let holder = record.optional_text(USER_ID).or(record.optional_text(RESERVED_FOR));
     is_kept(guard, now) && holder != Some(&user)
 }

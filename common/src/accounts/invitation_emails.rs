@@ -3,12 +3,12 @@
 use crate::{
     accounts::{
         alerts::Alerts,
-        attempts::{Attempts, INVITATION_MAIL},
         consent::Consents,
         email::Email,
         invitations::{Invitations, Invited, NewInvitation, invitation_mail},
         mail::Mailer,
         organizations::Organizations,
+        rate_limits::{INVITATION_MAIL, RateLimits},
         users::{Role, User},
     },
     audit::Recorder,
@@ -21,7 +21,7 @@ crate::from_env! {
     /// The stores and the mailer for invitations.
     pub struct Inviting {
         alerts: Alerts,
-        attempts: Attempts,
+        rate_limits: RateLimits,
         consents: Consents,
         invitations: Invitations,
         mailer: Mailer,
@@ -46,7 +46,7 @@ impl Inviting {
         base: &BaseUrl,
     ) -> Result<Invited> {
         let now = Timestamp::now();
-        self.attempts.count_invitation(inviter, email, now).await?;
+        self.rate_limits.count_invitation(inviter, email, now).await?;
         if self.mailer.suppressed(email).await?.is_some()
             || self.consents.is_stopped(&inviter.organization, email).await?
         {
@@ -56,7 +56,7 @@ impl Inviting {
         if role == Role::Owner {
             self.alerts.owner_invited(inviter, email, base, now).await;
         }
-        if self.attempts.may_send(INVITATION_MAIL, email, now).await? {
+        if self.rate_limits.may_send(INVITATION_MAIL, email, now).await? {
             self.send(inviter, email, &new, base, now).await?;
         } else {
             crate::log!("email.withheld", user = %inviter.id);

@@ -24,7 +24,7 @@ use crate::{
     audit::{self, Action, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
-        dynamo::{Item, Record, attributes, get, item, number, query_all, text, texts},
+        dynamo::{Item, ItemReader, attributes, get, item, number, query_all, text, texts},
         expression::{Update, query},
         transaction::Transaction,
     },
@@ -126,7 +126,7 @@ const BY_ORGANIZATION: &str = "by-organization";
 /// The index of the write that makes a transaction fail if the caller is no longer an owner.
 const OWNER: usize = 0;
 /// The maximum number of tries to join while other calls change the organization.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 
 impl Invitations {
     /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same
@@ -149,7 +149,7 @@ impl Invitations {
         let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
         let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
         // If another owner invites the same address concurrently, this call starts over and replaces their invitation.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
@@ -181,7 +181,7 @@ impl Invitations {
         let doing = "listing invitations";
         let query = of_organization(&self.dynamodb, &self.invitations, organization).scan_index_forward(false);
         let found = query_all(query, doing).await?;
-        let key = |found: &Item| Ok(key(Record::new("invitation", found).text(INVITATION_ID)?));
+        let key = |found: &Item| Ok(key(ItemReader::new("invitation", found).text(INVITATION_ID)?));
         let keys = paging.of(found).iter().map(key).collect::<Result<_>>()?;
         let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;
         let mut listed = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
@@ -201,7 +201,7 @@ impl Invitations {
     /// The organization has no such invitation, it was accepted, or `by` is no longer an owner.
     pub async fn cancel(&self, recorder: &Recorder, by: &User, id: InvitationId) -> Result<Invited> {
         let doing = "canceling an invitation";
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let found = get(&self.dynamodb, &self.invitations, key(id), doing).await?.ok_or(NOT_FOUND)?;
             let invited = Invited::from_item(&found)?;
             if invited.invitation.organization != by.organization {
@@ -212,7 +212,7 @@ impl Invitations {
                 InvitationStatus::Canceled => return Ok(invited),
                 InvitationStatus::Pending | InvitationStatus::Rejected => {}
             }
-            let is_unchanged = STATUS.equals(text(Record::new("invitation", &found).text(STATUS)?));
+            let is_unchanged = STATUS.equals(text(ItemReader::new("invitation", &found).text(STATUS)?));
             let update = Update::of(&self.invitations, key(id)).set(STATUS, text(CANCELED)).only_if(is_unchanged);
             let entry = Entry::new(Action::InvitationCanceled, &by.organization, invited.invitation.target());
             match self
@@ -239,16 +239,16 @@ impl Invitations {
         ];
         let [pointer, guard] = get_both(&self.dynamodb, keys, doing).await?;
         let id =
-            guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID)).unwrap_or_default();
+            guard.as_ref().and_then(|guard| ItemReader::new("email", guard).optional_text(USER_ID)).unwrap_or_default();
         let user = get(&self.dynamodb, &self.users, pk(format!("user#{id}")), doing).await?;
-        let theirs = user.as_ref().and_then(|user| Record::new("user", user).optional_text(ORGANIZATION_ID));
+        let theirs = user.as_ref().and_then(|user| ItemReader::new("user", user).optional_text(ORGANIZATION_ID));
         if theirs == Some(invitation.organization.as_str()) {
             return Err(Error::Conflict(Conflict::AlreadyAMember));
         }
         let Some(pointer) = pointer else { return Ok(None) };
-        let id = Record::new("pointer", &pointer).text(CURRENT)?.to_owned();
+        let id = ItemReader::new("pointer", &pointer).text(CURRENT)?.to_owned();
         let found = get(&self.dynamodb, &self.invitations, key(&id), doing).await?;
-        let status = found.as_ref().and_then(|found| Record::new("invitation", found).optional_text(STATUS));
+        let status = found.as_ref().and_then(|found| ItemReader::new("invitation", found).optional_text(STATUS));
         Ok(Some(Previous { pending: status == Some(PENDING), id }))
     }
 
@@ -285,7 +285,7 @@ impl Invitations {
     /// The invitation does not exist, has expired or was used.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<PendingInvitation> {
         let invitation = linked_item(&self.dynamodb, &self.invitations, &self.organizations, id, slug).await?;
-        let record = Record::new("invitation", &invitation);
+        let record = ItemReader::new("invitation", &invitation);
         let organization: TenantId = record.parsed(ORGANIZATION_ID)?;
         if record.text(STATUS)? != PENDING {
             return Err(Error::Conflict(Conflict::InvitationUsed));
@@ -324,7 +324,7 @@ impl Invitations {
         let person = NewPerson { name: invitee.name, email: invitation.email.clone(), password, device };
         let mut new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
         new.user.email_verified = is_proven;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let required =
                 organizations::requires_two_factor(&self.dynamodb, &self.organizations, &invitation.organization);
             new.user.must_have_two_factor = required.await?.ok_or(NOT_FOUND)?;
@@ -375,8 +375,8 @@ async fn linked_item(
     let keys = [(invitations, key(id)), (organizations, pk(slug_key(slug)))];
     let [invitation, slug_guard] = get_both(dynamodb, keys, "reading an invitation").await?;
     let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
-    let invites_to = Record::new("invitation", &invitation).text(ORGANIZATION_ID)?;
-    let is_theirs = Record::new("slug", &slug_guard).text(ORGANIZATION_ID)? == invites_to;
+    let invites_to = ItemReader::new("invitation", &invitation).text(ORGANIZATION_ID)?;
+    let is_theirs = ItemReader::new("slug", &slug_guard).text(ORGANIZATION_ID)? == invites_to;
     if is_theirs { Ok(invitation) } else { Err(NOT_FOUND) }
 }
 
@@ -384,12 +384,12 @@ async fn linked_item(
 pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
     let doing = "deleting invitations";
     let found = query_all(of_organization(dynamodb, table, organization), doing).await?;
-    let ids = found.iter().map(|found| Record::new("invitation", found).text(INVITATION_ID));
+    let ids = found.iter().map(|found| ItemReader::new("invitation", found).text(INVITATION_ID));
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(key).collect();
         let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
         // An address's invitations share a pointer that can only be found through them, so pointers are deleted first.
-        let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
+        let emails = invitations.iter().map(|found| ItemReader::new("invitation", found).text(EMAIL));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
         let pointers = emails.into_iter().map(|email| key(pointer(organization, email)));
         batch_write(dynamodb, table, pointers.map(delete_request), doing).await?;
@@ -431,7 +431,7 @@ impl Invitation {
 
 impl Invited {
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("invitation", item);
+        let record = ItemReader::new("invitation", item);
         let invitation = Invitation {
             id: record.parsed(INVITATION_ID)?,
             email: Email::stored(record.text(EMAIL)?),

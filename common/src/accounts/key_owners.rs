@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Mutex};
 use crate::{
     accounts::{
         api_keys::{ApiKey, ApiKeys, KeyHolder},
-        attempts::ClientAddress,
         permissions::KeyKind,
+        rate_limits::ClientAddress,
         token::SecretHash,
         users::{User, Users},
     },

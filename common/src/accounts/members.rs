@@ -16,7 +16,7 @@ use crate::{
     audit::{self, Action, Entry, Recorder, change as change_of},
     aws::{
         batch::batch_get,
-        dynamo::{Item, Record, get, query_all, text},
+        dynamo::{Item, ItemReader, get, query_all, text},
         expression::{Condition, Update, query},
         transaction::Transaction,
     },
@@ -71,7 +71,7 @@ crate::from_env! {
 /// authoritative.
 const BY_ORGANIZATION: &str = "by-organization";
 /// The maximum number of tries while other calls change the same member.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 /// The number of members that a search reads at a time, in sign-up order.
 const SEARCH_PAGE_SIZE: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
@@ -116,7 +116,7 @@ impl Members {
             MemberIdOrEmail::Email(email) => {
                 let guard = self.get(email_key(email)).await?.ok_or(NOT_FOUND)?;
                 // The address may be reserved for a user who no longer has it.
-                user_key(Record::new("email", &guard).optional_parsed(USER_ID)?.ok_or(NOT_FOUND)?)
+                user_key(ItemReader::new("email", &guard).optional_parsed(USER_ID)?.ok_or(NOT_FOUND)?)
             }
         };
         let member = Member::from_item(&self.get(key).await?.ok_or(NOT_FOUND)?)?;
@@ -173,7 +173,7 @@ impl Members {
         change: MemberChange,
         keys: Option<&ApiKeys>,
     ) -> Result<Member> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let member = self.find_for(by, named).await?;
             let ended = match keys {
                 Some(keys) => keys.ended_with(&member.user, Timestamp::now()).await?,
@@ -275,7 +275,7 @@ impl Members {
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
         let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;
-        found.iter().map(|found| Ok(pk(Record::new("member", found).text(PK)?.to_owned()))).collect()
+        found.iter().map(|found| Ok(pk(ItemReader::new("member", found).text(PK)?.to_owned()))).collect()
     }
 
     /// Reads the members among `keys`, in sign-up order.
@@ -299,7 +299,7 @@ pub(super) fn is_still(user: &User, role: Role) -> Condition {
 
 impl Member {
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("user", item);
+        let record = ItemReader::new("user", item);
         let joined_at = record.optional_parsed(JOINED_AT)?.map_or_else(|| record.parsed(CREATED_AT), Ok)?;
         Ok(Self { user: User::from_item(item)?, joined_at })
     }

@@ -57,7 +57,7 @@ pub struct LeftOrganization {
 }
 
 /// The maximum number of tries while other calls change the user, the invitation or the members.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 
 impl Moves {
@@ -81,7 +81,7 @@ impl Moves {
         now: Timestamp,
     ) -> Result<Moved> {
         let mut current = user.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let received = self.invitations.received(&current, id).await?;
             if received.is_accepted_by(current.id) {
                 // A concurrent call may have moved the user since `user` was read.

@@ -14,7 +14,7 @@ use crate::{
     audit::{self, Target, TargetKind},
     aws::{
         batch::batch_get,
-        dynamo::{Attribute, Item, Record, boolean, get, item, text, texts},
+        dynamo::{Attribute, Item, ItemReader, boolean, get, item, text, texts},
         expression::{Condition, Update},
     },
     error::{Error, Result},
@@ -84,7 +84,7 @@ fn is_required(requires_two_factor: bool) -> Condition {
 /// Whether an organization's members need a second factor. `None` if it was deleted.
 pub(super) async fn requires_two_factor(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<bool>> {
     let found = existing(dynamodb, table, id).await?;
-    let read = |item| Record::new("organization", item).optional_boolean(REQUIRE_TWO_FACTOR).unwrap_or_default();
+    let read = |item| ItemReader::new("organization", item).optional_boolean(REQUIRE_TWO_FACTOR).unwrap_or_default();
     Ok(found.as_ref().map(read))
 }
 
@@ -123,7 +123,7 @@ impl Organization {
     }
 
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("organization", item);
+        let record = ItemReader::new("organization", item);
         Ok(Self {
             id: record.parsed(ORGANIZATION_ID)?,
             name: Name::stored(record.text(NAME)?),

@@ -6,11 +6,11 @@ use crate::{
     accounts::{
         alerts::Alerts,
         api_keys::{ApiKeys, KeyRecord},
-        attempts::{Attempts, ClientAddress},
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         organizations::Organizations,
         password::PasswordHash,
+        rate_limits::{ClientAddress, RateLimits},
         suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         two_factor::{self, FACTOR},
@@ -21,7 +21,7 @@ use crate::{
     },
     audit::{self, Action, Entry, Recorder},
     aws::{
-        dynamo::{Record, boolean, get, item, number, put, text},
+        dynamo::{ItemReader, boolean, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -35,7 +35,7 @@ use crate::{
 /// The link in the email works for an hour.
 const LIFETIME_SECONDS: i64 = 60 * 60;
 /// The maximum number of tries for a reset that conflicts with other changes to the user.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 /// The kind of reset tokens in the tokens table.
 const PASSWORD_RESET: &str = "password_reset";
 
@@ -44,7 +44,7 @@ crate::from_env! {
     #[derive(Clone)]
     pub struct PasswordResets {
         alerts: Alerts,
-        attempts: Attempts,
+        rate_limits: RateLimits,
         users: Users,
         mailer: Mailer,
         dynamodb: Client,
@@ -59,7 +59,7 @@ impl PasswordResets {
     /// # Errors
     /// There were too many requests ([`Error::TooMany`]).
     pub async fn request(&self, email: &Email, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
-        self.attempts.count_reset(email, client, now).await?;
+        self.rate_limits.count_reset(email, client, now).await?;
         let send = async {
             if let Some((user, _)) = self.users.credentials(Some(email)).await? {
                 let token = self.issue(&user, now).await?;
@@ -82,7 +82,7 @@ impl PasswordResets {
     pub async fn user(&self, token: &Token, now: Timestamp) -> Result<User> {
         let found = get(&self.dynamodb, &self.tokens_table, token_key(&token.hash()), "reading a reset").await?;
         let found = found.ok_or(Error::InvalidToken)?;
-        let record = Record::new("reset", &found);
+        let record = ItemReader::new("reset", &found);
         if record.text(KIND)? != PASSWORD_RESET || record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::InvalidToken);
         }
@@ -117,7 +117,7 @@ impl PasswordResets {
         base: &BaseUrl,
     ) -> Result<Vec<KeyRecord>> {
         let mut user = user.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let now = Timestamp::now();
             let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
             let change = Update::of(&self.users_table, pk(user_key(user.id)))

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 pub use api::account::{KeyKind, Scope};
 
 use crate::{
-    aws::dynamo::{Item, Record, attributes, text, texts},
+    aws::dynamo::{Item, ItemReader, attributes, text, texts},
     error::{Error, Refusal, Result},
     issue::{Problem, parse_name},
 };
@@ -64,7 +64,7 @@ impl Permissions {
         item.extend(scopes.map(|scopes| SCOPES.with(scopes)));
     }
 
-    pub(super) fn of_item(record: &Record<'_>) -> Result<Self> {
+    pub(super) fn of_item(record: &ItemReader<'_>) -> Result<Self> {
         Ok(Self {
             kind: record.optional_parsed(KIND)?.unwrap_or(KeyKind::Personal),
             scopes: record.optional_set(SCOPES, parse_name)?,

@@ -6,15 +6,15 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        attempts::ClientAddress,
         password::PasswordHash,
+        rate_limits::ClientAddress,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
     audit::{self, Action, Entry, Recorder, Target, TargetKind, hidden},
     aws::{
         batch::batch_get,
-        dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
+        dynamo::{Attribute, Item, ItemReader, get, item, number, query_all, text},
         expression::{Condition, Update, query},
         transaction::Transaction,
     },
@@ -42,7 +42,7 @@ const MAX_KEYS_READ: usize = 1000;
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
 /// The maximum number of tries to sign out while other calls change the session or its user.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 
 /// The client that signs in: its address and its description of itself.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl Session {
     /// Parses `item`. Returns `None` if the item is of another kind or has expired by `now`. (The table's TTL may
     /// delete an expired item hours late.)
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
-        let record = Record::new("session", item);
+        let record = ItemReader::new("session", item);
         if record.text(KIND)? != SESSION || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
@@ -245,7 +245,7 @@ impl Sessions {
         let is_theirs = is_session().and(USER_ID.equals(text(user.id)));
         let doing = "revoking a session";
         let found = get(&self.dynamodb, &self.tokens, token_key(&hash), doing).await?.ok_or(NOT_FOUND)?;
-        let id: Option<SessionId> = Record::new("session", &found).optional_parsed(SESSION_ID)?;
+        let id: Option<SessionId> = ItemReader::new("session", &found).optional_parsed(SESSION_ID)?;
         let entry = Entry::new(Action::SessionEnded, &user.organization, target(id.ok_or(NOT_FOUND)?));
         let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&hash), is_theirs).or(NOT_FOUND);
         self.check_organization(user, writes).record(recorder, entry)?.commit(&self.dynamodb).await
@@ -337,7 +337,7 @@ impl Sessions {
     /// Ends the session with this token, if there is one. The session stops working at once in every function.
     pub async fn end(&self, recorder: &Recorder, token: &Token, now: Timestamp) -> Result<()> {
         let doing = "ending a session";
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let Some(session) = self.find(token, now).await? else { return Ok(()) };
             let user = get(&self.dynamodb, &self.users, pk(user_key(session.user)), doing).await?;
             let user = user.as_ref().map(User::from_item).transpose()?.filter(|user| session.is_of(user));
@@ -374,5 +374,5 @@ fn is_session() -> Condition {
 }
 
 fn stored_hash(item: &Item) -> Result<SecretHash> {
-    Record::new("session", item).text(TOKEN_HASH).map(SecretHash::stored)
+    ItemReader::new("session", item).text(TOKEN_HASH).map(SecretHash::stored)
 }

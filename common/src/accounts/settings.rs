@@ -2,13 +2,13 @@
 
 use crate::{
     accounts::{
-        attempts::{Attempts, NOTIFIED},
         consent::{Consent, Consents, Recipient},
         mail::Mailer,
         organizations::{
             Organization, Organizations,
-            settings::{ATTEMPTS, SettingsChange, chosen_mail, moved_mail},
+            settings::{MAX_TRIES, SettingsChange, chosen_mail, moved_mail},
         },
+        rate_limits::{NOTIFIED, RateLimits},
         suppressions::Cause,
         two_factor::requirement::Requirement,
         users::{User, Users},
@@ -24,7 +24,7 @@ use crate::{
 crate::from_env! {
     /// The stores and the mailer for settings changes.
     pub struct Settings {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         consents: Consents,
         mailer: Mailer,
         organizations: Organizations,
@@ -69,14 +69,14 @@ impl Settings {
         change: SettingsChange,
         base: &BaseUrl,
     ) -> Result<Organization> {
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..MAX_TRIES {
             let before = self.organizations.get(id).await?;
             let change = change.clone().left_of(&before);
             if change.is_empty() {
                 return Ok(before);
             }
             if change.debug_notification_email.is_some() && attempt == 0 {
-                self.attempts.count_notified(id, Timestamp::now()).await?;
+                self.rate_limits.count_notified(id, Timestamp::now()).await?;
             }
             if self.organizations.change_settings(recorder, &before, &change, &self.users, by).await? {
                 if let Some(is_required) = change.require_two_factor {
@@ -113,7 +113,7 @@ impl Settings {
             let consent = self.consents.to_notifications(before).await?;
             if consent == Consent::Stopped {
                 crate::log!("email.stopped", about = %id);
-            } else if consent == Consent::Agreed || self.attempts.may_send(NOTIFIED, old, now).await? {
+            } else if consent == Consent::Agreed || self.rate_limits.may_send(NOTIFIED, old, now).await? {
                 let stop = self.consents.link(base, id, old, now).await?;
                 self.mailer.send(old, moved_mail(base, after, consent, stop), id).await;
             } else {
@@ -125,7 +125,7 @@ impl Settings {
             let consent = self.consents.to_notifications(after).await?;
             if consent == Consent::Stopped {
                 crate::log!("email.stopped", about = %id);
-            } else if self.attempts.may_send(NOTIFIED, new, now).await? {
+            } else if self.rate_limits.may_send(NOTIFIED, new, now).await? {
                 let stop = self.consents.link(base, id, new, now).await?;
                 self.mailer.send(new, chosen_mail(base, after, consent, stop), id).await;
             } else {

@@ -2,9 +2,9 @@
 
 use crate::{
     accounts::{
-        attempts::{Attempts, PASSWORD_CHECK},
         email::Email,
         password::{Checked, Guess, Hasher, Password, PasswordHash},
+        rate_limits::{PASSWORD_CHECK, RateLimits},
         sessions::{Device, Session, Sessions},
         token::Token,
         two_factor::pending_sign_ins::PendingSignIns,
@@ -19,7 +19,7 @@ use crate::{
 crate::from_env! {
     /// The stores and the hasher for signing in.
     pub struct SignIns {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         hasher: Hasher = Hasher::from_env,
         pending: PendingSignIns,
         sessions: Sessions,
@@ -62,7 +62,7 @@ impl SignIns {
         let email = Email::parse(address).ok();
         // All spellings of an address share one counter.
         let subject = email.as_ref().map_or(address, Email::as_str);
-        self.attempts.count_sign_in(subject, device.address, now).await?;
+        self.rate_limits.count_sign_in(subject, device.address, now).await?;
         let (user, hash) = self.users.credentials(email.as_ref()).await?.unzip();
         let checked = self.hasher.check(password, hash.clone()).await?;
         let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
@@ -83,8 +83,8 @@ impl SignIns {
         let (stored, rehashed, forgotten, remembered) = tokio::join!(
             self.sessions.store(recorder, &user, &session),
             rehash,
-            self.attempts.forget_sign_in(subject, device.address),
-            self.attempts.remember_client(subject, device.address, now),
+            self.rate_limits.forget_sign_in(subject, device.address),
+            self.rate_limits.remember_client(subject, device.address, now),
         );
         stored?;
         [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
@@ -116,7 +116,7 @@ impl SignIns {
     /// There were too many attempts ([`Error::TooMany`]), the password is wrong ([`Error::InvalidPassword`]), or the
     /// user was deleted ([`Error::Unauthorized`]).
     pub async fn confirm(&self, user: &User, password: Guess, now: Timestamp) -> Result<PasswordHash> {
-        self.attempts.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
+        self.rate_limits.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
         let (_, hash) = self.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;
         match self.hasher.check(password, Some(hash.clone())).await? {
             Checked::Wrong => Err(Error::InvalidPassword),

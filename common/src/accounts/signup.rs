@@ -4,11 +4,11 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        attempts::{Attempts, NOTIFIED, WELCOME_MAIL, known_client_item},
         email::Email,
         mail::Mailer,
         organizations::{Organization, slug_key},
         password::{Hasher, Password, PasswordHash},
+        rate_limits::{NOTIFIED, RateLimits, WELCOME_MAIL, known_client_item},
         sessions::{Device, Session},
         token::{TOKEN_HASH, Token},
         users::{EmailUndos, PK, Role, User, email_guard, email_key, is_free, is_kept, pk},
@@ -194,14 +194,14 @@ impl NewUser {
     /// can request another email. The number of emails to an address is limited, because repeated sign-ups and
     /// deletions could otherwise flood a stranger's mailbox. The address for notifications gets no email yet, but the
     /// sign-up counts toward its limit.
-    pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
+    pub async fn welcome(&self, rate_limits: &RateLimits, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let user = &self.user;
         if let Some(address) = &self.notified {
-            let counted = attempts.may_send(NOTIFIED, address, now).await;
+            let counted = rate_limits.may_send(NOTIFIED, address, now).await;
             metrics::upkeep("counting a sign-up", counted.map(drop));
         }
-        if !user.email_verified && attempts.may_notify(WELCOME_MAIL, user, now).await {
+        if !user.email_verified && rate_limits.may_notify(WELCOME_MAIL, user, now).await {
             mailer.send(&user.email, verification_mail(base, &self.verification_token), user.id).await;
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
     },
     aws::{
-        dynamo::{Attribute, Item, Record, get, item, number, text, texts},
+        dynamo::{Attribute, Item, ItemReader, get, item, number, text, texts},
         expression::{Update, put_if},
     },
     error::Result,
@@ -114,7 +114,8 @@ impl Suppressions {
             .set(EXPIRES_AT, number(now.after(WEEK).as_second()))
             .add(BOUNCES, texts([format!("{} {id}", at.as_second()).as_str()].into_iter()));
         let noted = noted.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a bounce").await?.unwrap_or_default();
-        let bounces: Vec<i64> = Record::new("bounces", &noted).optional_set(BOUNCES, read_time)?.unwrap_or_default();
+        let bounces: Vec<i64> =
+            ItemReader::new("bounces", &noted).optional_set(BOUNCES, read_time)?.unwrap_or_default();
         let is_permanent =
             bounces.iter().filter(|time| **time > at.before(WEEK).as_second()).count() >= PERMANENT_BOUNCES;
         if is_permanent {
@@ -127,7 +128,7 @@ impl Suppressions {
     pub async fn cause(&self, address: &Email, now: Timestamp) -> Result<Option<Cause>> {
         let found = get(&self.dynamodb, &self.table, key(address), "reading the suppression list").await?;
         let Some(found) = found else { return Ok(None) };
-        let record = Record::new("suppression", &found);
+        let record = ItemReader::new("suppression", &found);
         if record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }

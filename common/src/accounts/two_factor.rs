@@ -17,8 +17,8 @@ pub use self::{backup_codes::BackupCodes, totp::TotpSecret};
 use crate::{
     accounts::{
         alerts::{Alerts, FactorChange},
-        attempts::{Attempts, CODE_CHECK},
         password::Guess,
+        rate_limits::{CODE_CHECK, RateLimits},
         sessions::{Device, Session, Sessions},
         sign_in::SignIns,
         token::{SecretHash, TOKEN_HASH, Token},
@@ -26,7 +26,7 @@ use crate::{
     },
     audit::{Action, Entry, Recorder, hidden, initial},
     aws::{
-        dynamo::{Attribute, Item, Record, number, text, texts},
+        dynamo::{Attribute, Item, ItemReader, number, text, texts},
         expression::Update,
         transaction::Transaction,
     },
@@ -81,7 +81,7 @@ impl Factor {
     }
 
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("user", item);
+        let record = ItemReader::new("user", item);
         Ok(Self {
             user: User::from_item(item)?,
             secret: record.optional_text(TOTP_SECRET).map(TotpSecret::stored).transpose()?,
@@ -101,7 +101,7 @@ crate::from_env! {
     #[derive(Clone)]
     pub struct TwoFactor {
         alerts: Alerts,
-        attempts: Attempts,
+        rate_limits: RateLimits,
         dynamodb: Client,
         pending: PendingSignIns,
         service: ServiceName = ServiceName::from_env,
@@ -176,7 +176,7 @@ impl TwoFactor {
         base: &BaseUrl,
         now: Timestamp,
     ) -> Result<Option<Token>> {
-        self.attempts.count(CODE_CHECK, &user.id.to_string(), now).await?;
+        self.rate_limits.count(CODE_CHECK, &user.id.to_string(), now).await?;
         let factor = self.factor(user).await?;
         let wrong = wrong(entered);
         if factor.user.has_two_factor {
@@ -305,7 +305,7 @@ impl TwoFactor {
         if !pending.is_of(user) || !user.has_two_factor {
             return Err(over());
         }
-        self.attempts.count_code(user, device.address, now).await?;
+        self.rate_limits.count_code(user, device.address, now).await?;
         let (session, session_token) = Session::start(user, device, now)?;
         let writes = Transaction::new("signing in with a second factor")
             .update(self.use_up(&factor, entered, now)?.only_if(user.is_in_organization()))
@@ -321,8 +321,8 @@ impl TwoFactor {
             return Err(if has_moved { Error::Busy } else { refusal });
         }
         let (forgotten, remembered) = tokio::join!(
-            self.attempts.forget_codes(user, device.address),
-            self.attempts.remember_client(user.email.as_str(), device.address, now),
+            self.rate_limits.forget_codes(user, device.address),
+            self.rate_limits.remember_client(user.email.as_str(), device.address, now),
         );
         [forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
         if let Entered::BackupCode(_) = entered {

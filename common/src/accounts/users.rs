@@ -10,7 +10,7 @@ use crate::{
     audit::{self, Action, Actor, ActorKind, Entry, Recorder, Target, TargetKind},
     aws::{
         batch::batch_get,
-        dynamo::{Item, Record, attributes, boolean, get, item, number, text},
+        dynamo::{Item, ItemReader, attributes, boolean, get, item, number, text},
         expression::{Condition, Update},
         transaction::Transaction,
     },
@@ -104,7 +104,7 @@ pub(crate) fn is_free(now: Timestamp) -> Condition {
 
 /// Whether the guard of an address keeps other users from taking it at `now`.
 pub(crate) fn is_kept(guard: &Item, now: Timestamp) -> bool {
-    Record::new("email", guard).optional_number(RESERVED_UNTIL).is_none_or(|until| until > now.as_second())
+    ItemReader::new("email", guard).optional_number(RESERVED_UNTIL).is_none_or(|until| until > now.as_second())
 }
 
 pub(crate) fn pk(key: String) -> Item {
@@ -219,7 +219,7 @@ impl User {
     }
 
     pub(crate) fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("user", item);
+        let record = ItemReader::new("user", item);
         Ok(Self {
             id: record.parsed(USER_ID)?,
             name: Name::stored(record.text(NAME)?),
@@ -280,7 +280,7 @@ impl EmailUndos {
 }
 
 /// The maximum number of tries to rename a user while other calls change them.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 
 crate::from_env! {
     #[derive(Clone)]
@@ -299,7 +299,7 @@ impl Users {
     /// When the user `id` enabled their second factor, if they have one. `None` if the account was deleted.
     pub(super) async fn two_factor_since(&self, id: UserId) -> Result<Option<Option<Timestamp>>> {
         let item = self.find_item(id).await?;
-        item.map(|item| Record::new("user", &item).optional_parsed(TWO_FACTOR_SINCE)).transpose()
+        item.map(|item| ItemReader::new("user", &item).optional_parsed(TWO_FACTOR_SINCE)).transpose()
     }
 
     /// The item of the user `id`, read consistently.
@@ -351,9 +351,9 @@ impl Users {
     /// so the timing reveals nothing. For the same reason, it accepts `None` for a string that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
-        let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID));
+        let id = guard.as_ref().and_then(|guard| ItemReader::new("email", guard).optional_text(USER_ID));
         let Some(item) = self.read(format!("user#{}", id.unwrap_or_default())).await? else { return Ok(None) };
-        let password = PasswordHash::stored(Record::new("user", &item).text(PASSWORD_HASH)?);
+        let password = PasswordHash::stored(ItemReader::new("user", &item).text(PASSWORD_HASH)?);
         Ok(Some((User::from_item(&item)?, password)))
     }
 
@@ -363,7 +363,7 @@ impl Users {
     /// The user was deleted ([`Error::Unauthorized`]).
     pub async fn rename(&self, recorder: &Recorder, user: &User, name: &Name) -> Result<()> {
         let mut user = user.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             if *name == user.name {
                 return Ok(());
             }

@@ -16,7 +16,7 @@ use crate::{
     },
     audit::{self, Action, Entry, Recorder},
     aws::{
-        dynamo::{Item, Record, boolean, get, item, number, put, text},
+        dynamo::{Item, ItemReader, boolean, get, item, number, put, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -116,7 +116,7 @@ impl Verifications {
     pub async fn link(&self, token: &Token, now: Timestamp) -> Result<LinkState> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
         let Some(found) = found else { return Ok(LinkState::Invalid) };
-        let record = Record::new("verification", &found);
+        let record = ItemReader::new("verification", &found);
         let kind = record.text(KIND)?;
         if ![EMAIL_VERIFICATION, USED_VERIFICATION].contains(&kind) || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(LinkState::Invalid);

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     aws::{
-        dynamo::{Item, Record, attributes, item, number, text},
+        dynamo::{Item, ItemReader, attributes, item, number, text},
         failure,
         transaction::Marker,
     },
@@ -149,7 +149,7 @@ impl Once<'_> {
         let get = self.calls.dynamodb.get_item().table_name(&self.calls.table).set_key(Some(self.stored_key(key)));
         let found = Box::pin(get.consistent_read(true).send()).await.map_err(failure("reading a remembered call"))?;
         let Some(item) = found.item else { return Ok(None) };
-        let record = Record::new("remembered call", &item);
+        let record = ItemReader::new("remembered call", &item);
         if record.number(DELETE_AT)? <= self.now.as_second() {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::Client;
 use super::table::{ACTION, ACTOR_ID, DETAILS, ENTRY, KEPT_SECONDS, Position, TENANT_ID};
 use crate::{
     aws::{
-        dynamo::{Item, Record, text},
+        dynamo::{Item, ItemReader, text},
         expression::{Condition, filter, query, select},
         failure,
     },
@@ -102,10 +102,10 @@ fn json_string(text: &str) -> String {
 }
 
 fn position(item: &Item) -> Result<Position> {
-    Record::new("audit entry", item).parsed(ENTRY)
+    ItemReader::new("audit entry", item).parsed(ENTRY)
 }
 
 fn read(item: &Item) -> Result<api::audit::Entry> {
-    let details = Record::new("audit entry", item).text(DETAILS)?;
+    let details = ItemReader::new("audit entry", item).text(DETAILS)?;
     serde_json::from_str(details).map_err(Error::internal("reading an audit entry"))
 }

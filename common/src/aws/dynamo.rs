@@ -62,12 +62,12 @@ pub(crate) fn boolean(value: bool) -> AttributeValue {
 }
 
 /// Reads an item's attributes. Errors name the kind of item and the attribute.
-pub(crate) struct Record<'a> {
+pub(crate) struct ItemReader<'a> {
     kind: &'static str,
     item: &'a Item,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ItemReader<'a> {
     pub(crate) fn new(kind: &'static str, item: &'a Item) -> Self {
         Self { kind, item }
     }

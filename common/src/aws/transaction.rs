@@ -126,11 +126,11 @@ impl Transaction {
 }
 
 /// The number of tries under contention. With the delays below, 24 clients can all write the same counter at once.
-const ATTEMPTS: u32 = 10;
+const MAX_TRIES: u32 = 10;
 
 /// Commits, and retries under contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..MAX_TRIES {
         // The SDK creates one idempotency token per call and keeps it across its own retries, so a retry after a lost
         // response does not conflict with the committed transaction.
         let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;

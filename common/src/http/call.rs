@@ -14,7 +14,7 @@ use super::{
     wire::{Wire, parameters},
 };
 use crate::{
-    accounts::{attempts::ClientAddress, sessions::Device, token::Token},
+    accounts::{rate_limits::ClientAddress, sessions::Device, token::Token},
     audit::{Actor, ChangeOrigin},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},

@@ -17,7 +17,7 @@ use super::{
     info::{API_KEY, Credential, Fault, Needed, RouteInfo},
     route::BoundRoute,
     shapes::{Generators, Shapes, without_null},
-    status::{factor_code, general, status},
+    status::{envelope_code, factor_code, status},
     wire::Wire,
 };
 
@@ -305,7 +305,7 @@ fn page(description: &str) -> Value {
 fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
     let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();
     let mut add = |code, reason| {
-        let code = if wire == Wire::Envelope { general(code) } else { code };
+        let code = if wire == Wire::Envelope { envelope_code(code) } else { code };
         errors.entry(status(code).as_u16()).or_default().push((code, reason));
     };
     add(Code::BadRequest, None);

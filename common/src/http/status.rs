@@ -38,7 +38,7 @@ impl HttpError {
 
     /// The `code` in the envelope and in the log.
     pub(super) fn code(&self) -> Code {
-        general(self.plain_code())
+        envelope_code(self.plain_code())
     }
 
     /// The code in plain JSON errors. It is more specific than the status, which can have many causes. For a conflict,
@@ -136,7 +136,7 @@ pub(super) fn status(code: Code) -> StatusCode {
 }
 
 /// The code in the envelope, from oRPC's names, for the code in plain JSON.
-pub(super) fn general(code: Code) -> Code {
+pub(super) fn envelope_code(code: Code) -> Code {
     match code {
         Code::InvalidPassword | Code::InvalidToken | Code::ConfirmationRequired => Code::BadRequest,
         Code::InvalidEmailOrPassword => Code::Unauthorized,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{attempts::Attempts, invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
+    accounts::{invitations::Invitations, mail::Mailer, password::Hasher, rate_limits::RateLimits, signup::Invitee},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
@@ -15,7 +15,7 @@ use common::{
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         invitations: Invitations,
         hasher: Hasher = Hasher::from_env,
         mailer: Mailer,
@@ -45,6 +45,6 @@ fn route() -> Route<App, NoCallers> {
 async fn handle(app: Arc<App>, call: Call<(), Recorder>, invitee: Invitee) -> Result<WithCookies<SignedUp>> {
     let slug = invitee.slug.clone();
     let new = app.invitations.join(&call.recorder, invitee, call.device(), &app.hasher).await?;
-    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
+    new.welcome(&app.rate_limits, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

@@ -8,8 +8,8 @@ use api::{
 };
 use common::{
     accounts::{
-        attempts::{Attempts, CLI_LOGIN_CLIENT},
         cli_logins::CliLogins,
+        rate_limits::{CLI_LOGIN_CLIENT, RateLimits},
     },
     config::{ConfigError, Env},
     error::Result,
@@ -20,7 +20,7 @@ use common::{
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         logins: CliLogins,
     }
 }
@@ -44,7 +44,7 @@ fn route() -> Route<App, NoCallers> {
 
 async fn handle(app: Arc<App>, call: Call<()>, (): ()) -> Result<CliLoginCreated> {
     let now = Timestamp::now();
-    app.attempts.count(CLI_LOGIN_CLIENT, &call.client.to_string(), now).await?;
+    app.rate_limits.count(CLI_LOGIN_CLIENT, &call.client.to_string(), now).await?;
     let login = app.logins.create(&call.device(), now).await?;
     Ok(CliLoginCreated {
         request_id: login.id.into(),

@@ -9,8 +9,8 @@ use api::{
 use common::{
     accounts::{
         alerts::Alerts,
-        attempts::{Attempts, CLI_LOGIN_POLL},
         cli_logins::{CliLogins, parse_secret},
+        rate_limits::{CLI_LOGIN_POLL, RateLimits},
         token::Token,
         users::Users,
     },
@@ -26,7 +26,7 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         alerts: Alerts,
-        attempts: Attempts,
+        rate_limits: RateLimits,
         logins: CliLogins,
         users: Users,
     }
@@ -70,7 +70,7 @@ impl Input {
 async fn handle(app: Arc<App>, call: Call<(), Recorder>, input: Input) -> Result<CliLogin> {
     let now = Timestamp::now();
     let Some(login) = app.logins.find(input.id, &input.secret, now).await? else { return Ok(CliLogin::Expired) };
-    app.attempts.count(CLI_LOGIN_POLL, &login.id.to_string(), now).await?;
+    app.rate_limits.count(CLI_LOGIN_POLL, &login.id.to_string(), now).await?;
     let Some(approval) = &login.approval else { return Ok(CliLogin::Pending) };
     let user = app.users.find(approval.user).await?.filter(|user| approval.is_of(user));
     let Some(user) = user else { return Ok(CliLogin::Expired) };

@@ -1,14 +1,14 @@
 //! The dependencies of the handlers.
 
 use common::accounts::{
-    api_keys::ApiKeys, attempts::Attempts, mail::Mailer, organizations::Organizations, password_reset::PasswordResets,
-    sessions::Sessions, sign_in::SignIns, users::Users, verification::Verifications,
+    api_keys::ApiKeys, mail::Mailer, organizations::Organizations, password_reset::PasswordResets,
+    rate_limits::RateLimits, sessions::Sessions, sign_in::SignIns, users::Users, verification::Verifications,
 };
 
 common::from_env! {
     /// The routes' dependencies.
     pub(crate) struct App {
-        pub(crate) attempts: Attempts,
+        pub(crate) rate_limits: RateLimits,
         pub(crate) keys: ApiKeys,
         pub(crate) mailer: Mailer,
         pub(crate) organizations: Organizations,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::account::Status;
 use common::{
-    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried},
+    accounts::{email::Email, mail::unhurried, rate_limits::VERIFICATION_MAIL},
     error::Result,
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
@@ -34,12 +34,12 @@ impl Address {
 
 async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
-    app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
+    app.rate_limits.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
         let Some((user, _)) = app.users.credentials(Some(&email)).await? else { return Ok(()) };
         let to = user.email_to_verify();
         // The requested address is already counted.
-        if *to == email || app.attempts.may_send(VERIFICATION_MAIL, to, now).await? {
+        if *to == email || app.rate_limits.may_send(VERIFICATION_MAIL, to, now).await? {
             app.verifications.send_again(&user, &app.mailer, &call.base, now).await?;
         }
         Ok(())

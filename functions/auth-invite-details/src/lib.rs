@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        attempts::{Attempts, INVITE_DETAILS_CLIENT},
         email::Email,
         invitations::{InvitationStatus, Invited, links::InvitationLinks},
+        rate_limits::{INVITE_DETAILS_CLIENT, RateLimits},
     },
     config::{ConfigError, Env},
     error::Result,
@@ -22,7 +22,7 @@ use serde::Serialize;
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         links: InvitationLinks,
     }
 }
@@ -62,7 +62,7 @@ pub struct Output {
 }
 
 async fn handle(app: Arc<App>, call: Call<()>, link: InvitationLink) -> Result<Output> {
-    app.attempts.count(INVITE_DETAILS_CLIENT, &call.client.to_string(), Timestamp::now()).await?;
+    app.rate_limits.count(INVITE_DETAILS_CLIENT, &call.client.to_string(), Timestamp::now()).await?;
     let (invited, organization) = app.links.find(link.invitation, &link.slug).await?;
     let Invited { invitation, status, expires_at, .. } = invited;
     Ok(Output {

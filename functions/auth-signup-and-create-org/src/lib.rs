@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        attempts::Attempts,
         mail::Mailer,
         password::Hasher,
+        rate_limits::RateLimits,
         signup::{Accounts, Founder},
     },
     audit::{Action, Recorder},
@@ -20,7 +20,7 @@ use common::{
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        attempts: Attempts,
+        rate_limits: RateLimits,
         accounts: Accounts,
         hasher: Hasher = Hasher::from_env,
         mailer: Mailer,
@@ -46,6 +46,6 @@ fn route() -> Route<App, NoCallers> {
 async fn handle(app: Arc<App>, call: Call<(), Recorder>, founder: Founder) -> Result<WithCookies<SignedUp>> {
     let slug = founder.organization_slug.clone();
     let new = app.accounts.found(&call.recorder, founder, call.device(), &app.hasher).await?;
-    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
+    new.welcome(&app.rate_limits, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

@@ -11,7 +11,7 @@ use common::{
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
             counts::{Details, Statistics},
-            undelivered::{Backlog, Open},
+            undelivered::{Backlog, Undelivered},
         },
     },
 };
@@ -23,7 +23,7 @@ use crate::{app::App, chart};
 pub(crate) struct Known {
     pub(crate) endpoint: EndpointView,
     /// All undelivered deliveries.
-    pub(crate) open: Open,
+    pub(crate) open: Undelivered,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
     /// The deliveries from the last 24 hours.
@@ -122,7 +122,7 @@ pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Deliver
 }
 
 /// The held deliveries that an endpoint has missed.
-pub(crate) fn held(endpoint: &EndpointView, open: &Open) -> Backlog {
+pub(crate) fn held(endpoint: &EndpointView, open: &Undelivered) -> Backlog {
     if is_fetched(endpoint) { Backlog::default() } else { open.held.clone() }
 }
 

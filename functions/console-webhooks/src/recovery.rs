@@ -19,7 +19,7 @@ use common::{
         log::{
             recovery::{Missed, Recovery, Selection},
             search::Filter,
-            undelivered::{Backlog, Open},
+            undelivered::{Backlog, Undelivered},
         },
     },
 };
@@ -59,9 +59,9 @@ pub(crate) fn submit() -> Route<App, People> {
 /// The failed deliveries that a recovery of all endpoints resends, and other undelivered ones.
 struct Unfinished {
     /// The active endpoints.
-    endpoints: Vec<(EndpointView, Open)>,
-    callbacks: Open,
-    inactive: Vec<(EndpointView, Open)>,
+    endpoints: Vec<(EndpointView, Undelivered)>,
+    callbacks: Undelivered,
+    inactive: Vec<(EndpointView, Undelivered)>,
 }
 
 impl Unfinished {
@@ -76,7 +76,7 @@ impl Unfinished {
         Ok(Self { endpoints, callbacks, inactive })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Open> {
+    fn all(&self) -> impl Iterator<Item = &Undelivered> {
         self.endpoints.iter().map(|(_, open)| open).chain([&self.callbacks])
     }
 
@@ -219,7 +219,7 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
     let Recovery { selection: Selection { time, .. }, resent, done, .. } = recovery;
     let period = Filter { since: Some(time.start), until: Some(time.end), ..Filter::default() };
     let left = Unfinished::read(app, tenant, &[Status::Failed, Status::Pending, Status::Held], &period, now).await?;
-    let sum = |count: fn(&Open) -> usize| left.all().map(count).sum::<usize>();
+    let sum = |count: fn(&Undelivered) -> usize| left.all().map(count).sum::<usize>();
     let (failed, pending) = (sum(|open| open.failed.count), sum(|open| open.pending.count));
     let resent = usize::try_from(*resent).unwrap_or(usize::MAX);
     let deliveries = |number: usize| counted(number, "failed delivery", "failed deliveries");

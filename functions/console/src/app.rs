@@ -4,7 +4,6 @@ use common::{
     accounts::{
         alerts::Alerts,
         api_keys::ApiKeys,
-        attempts::{Attempts, VERIFICATION_MAIL},
         cli_logins::CliLogins,
         consent::Consents,
         departures::Departures,
@@ -15,6 +14,7 @@ use common::{
         members::Members,
         organizations::Organizations,
         password_reset::PasswordResets,
+        rate_limits::{RateLimits, VERIFICATION_MAIL},
         sessions::Sessions,
         settings::Settings,
         sign_in::SignIns,
@@ -37,7 +37,7 @@ common::from_env! {
     pub(crate) struct App {
         pub(crate) accounts: Accounts,
         pub(crate) alerts: Alerts,
-        pub(crate) attempts: Attempts,
+        pub(crate) rate_limits: RateLimits,
         pub(crate) audit: AuditLog,
         pub(crate) consents: Consents,
         pub(crate) deletions: Deletions,
@@ -71,7 +71,7 @@ impl App {
     /// [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested, or a call to AWS fails.
     pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
         let now = Timestamp::now();
-        self.attempts.count(VERIFICATION_MAIL, user.email_to_verify().as_str(), now).await?;
+        self.rate_limits.count(VERIFICATION_MAIL, user.email_to_verify().as_str(), now).await?;
         self.verifications.send_again(user, &self.mailer, base, now).await
     }
 }

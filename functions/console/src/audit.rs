@@ -104,8 +104,8 @@ fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
                         }
                         td data-label="Change" {
                             @match &entry.action {
-                                api::Open::Known(action) => (words(*action)),
-                                api::Open::Later(name) => (name),
+                                api::Extensible::Known(action) => (words(*action)),
+                                api::Extensible::Later(name) => (name),
                             }
                         }
                         td data-label="By" { (author(&entry.actor, link)) (client(entry)) }

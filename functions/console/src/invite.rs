@@ -119,7 +119,7 @@ async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: 
 async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
     let invitee = form.read(sign_up::invitee)?;
     let new = app.invitations.join(&call.recorder, invitee, call.device(), app.sign_ins.hasher()).await?;
-    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
+    new.welcome(&app.rate_limits, &app.mailer, &call.base, Timestamp::now()).await;
     let to = if new.user.email_verified { "/console" } else { "/console/welcome" };
     Ok(Reply::Redirect { to: to.to_owned(), cookies: vec![session_cookie(&call.base, &new.session_token)] })
 }

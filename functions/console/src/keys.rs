@@ -10,8 +10,8 @@ use api::ClosedSet;
 use common::{
     accounts::{
         api_keys::{IssuedKey, KeyRecord, NewKey},
-        attempts::KEY_FORM,
         permissions::{KeyKind, Permissions, Scope},
+        rate_limits::KEY_FORM,
         users::{Role, User},
     },
     audit::{Action, Recorder},
@@ -131,7 +131,7 @@ async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
         let lifetime = lasts?.map(Duration::from_secs);
         Ok(NewKey { name: name?, permissions: permissions?, lifetime })
     })?;
-    match app.attempts.count(KEY_FORM, &format!("{} {}", user.id, form.get("form")), now).await {
+    match app.rate_limits.count(KEY_FORM, &format!("{} {}", user.id, form.get("form")), now).await {
         Err(Error::TooMany { .. }) => return Ok(redirect_to(HERE, "known")),
         counted => counted?,
     }

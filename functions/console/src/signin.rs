@@ -194,7 +194,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Type
     };
     match founded.await {
         Ok(new) => {
-            new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
+            new.welcome(&app.rate_limits, &app.mailer, &call.base, Timestamp::now()).await;
             Ok(on(form, vec![session_cookie(&call.base, &new.session_token)]))
         }
         Err(error) if error.is_ours() => Err(error),

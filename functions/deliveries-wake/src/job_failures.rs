@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     accounts::{
-        attempts::NOTIFIED_OF_JOBS,
         consent::Consent,
         mail::Mailer,
         members::Members,
         organizations::{Organization, Organizations},
+        rate_limits::NOTIFIED_OF_JOBS,
     },
     error::{Error, Result},
     id::TenantId,

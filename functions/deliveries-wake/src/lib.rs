@@ -13,7 +13,9 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    accounts::{attempts::Attempts, consent::Consents, mail::Mailer, members::Members, organizations::Organizations},
+    accounts::{
+        consent::Consents, mail::Mailer, members::Members, organizations::Organizations, rate_limits::RateLimits,
+    },
     aws::clients::{Aws, CALL_TIMEOUT},
     base_url::BaseUrl,
     config::{ConfigError, Env},
@@ -80,7 +82,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let log = Log::from_env(env, &aws)?;
     let queues = Queues::from_env(env, &aws)?;
     let recipients = Recipients {
-        attempts: Attempts::from_env(env, &aws)?,
+        rate_limits: RateLimits::from_env(env, &aws)?,
         consents: Consents::from_env(env, &aws)?,
         // The template always sets this variable.
         base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::{attempts::NOTIFIED, consent::Consent, mail::Mailer, organizations::Organizations},
+    accounts::{consent::Consent, mail::Mailer, organizations::Organizations, rate_limits::NOTIFIED},
     error::Result,
     id::{EndpointId, TenantId},
     random,

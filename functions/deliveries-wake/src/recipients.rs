@@ -3,10 +3,10 @@
 
 use common::{
     accounts::{
-        attempts::{Attempts, Limit},
         consent::{Consent, Consents},
         mail::Part,
         organizations::Organization,
+        rate_limits::{Limit, RateLimits},
     },
     base_url::BaseUrl,
     error::Result,
@@ -16,7 +16,7 @@ use common::{
 
 #[derive(Clone)]
 pub(crate) struct Recipients {
-    pub(crate) attempts: Attempts,
+    pub(crate) rate_limits: RateLimits,
     pub(crate) consents: Consents,
     /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
@@ -50,7 +50,7 @@ impl Recipients {
     ) -> Result<bool> {
         match consent {
             Consent::Agreed => Ok(true),
-            Consent::Unanswered => self.attempts.may_send(limit, &organization.debug_notification_email, now).await,
+            Consent::Unanswered => self.rate_limits.may_send(limit, &organization.debug_notification_email, now).await,
             Consent::Stopped => Ok(false),
         }
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
-const LATE_AGE: Duration = Duration::from_secs(60);
+const MAX_UNCHECKED_AGE: Duration = Duration::from_secs(60);
 
 /// Handles an event until its first attempts have ended.
 pub(crate) async fn event(
@@ -62,7 +62,7 @@ pub(crate) async fn event(
             to.into_iter().map(first).collect()
         }
     };
-    if record.is_repeated || now.since(event.at) > LATE_AGE {
+    if record.is_repeated || now.since(event.at) > MAX_UNCHECKED_AGE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
             // Most late events are new, so they are delivered even if the log cannot be read.
             Err(error) if !record.is_repeated => {

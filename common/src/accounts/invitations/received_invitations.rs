@@ -15,7 +15,7 @@ use crate::{
     audit::{Action, Entry, Recorder},
     aws::{
         batch::batch_get,
-        dynamo::{Record, get, number, text},
+        dynamo::{ItemReader, get, number, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -64,7 +64,7 @@ impl Invitations {
         let found = get(&self.dynamodb, &self.invitations, key(id), "reading an invitation").await?.ok_or(NOT_FOUND)?;
         let received = Received {
             invited: Invited::from_item(&found)?,
-            accepted_by: Record::new("invitation", &found).optional_parsed(USER_ID)?,
+            accepted_by: ItemReader::new("invitation", &found).optional_parsed(USER_ID)?,
         };
         if received.invited.invitation.email == user.email {
             Ok(received)
@@ -84,7 +84,7 @@ impl Invitations {
         let doing = "listing the invitations to an address";
         let mailboxes = batch_get(&self.dynamodb, &self.invitations, mailboxes(email, now), doing).await?;
         let ids =
-            mailboxes.iter().map(|mailbox| Record::new("mailbox", mailbox).optional_set(IDS, InvitationId::parse));
+            mailboxes.iter().map(|mailbox| ItemReader::new("mailbox", mailbox).optional_set(IDS, InvitationId::parse));
         let ids: Vec<Option<Vec<InvitationId>>> = ids.collect::<Result<_>>()?;
         let keys = ids.into_iter().flatten().flatten().map(key).collect();
         let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ATTEMPTS, MemberIdOrEmail, Members, NOT_FOUND};
+use super::{MAX_TRIES, MemberIdOrEmail, Members, NOT_FOUND};
 use crate::{
     accounts::{
         api_keys::ApiKeys,
@@ -12,7 +12,7 @@ use crate::{
     },
     audit::{self, Action, Entry, Recorder, TargetKind},
     aws::{
-        dynamo::{Item, Record, text},
+        dynamo::{Item, ItemReader, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -38,7 +38,7 @@ impl Members {
         keys: &ApiKeys,
         now: Timestamp,
     ) -> Result<()> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             self.find_for(last, &MemberIdOrEmail::Id(last.id)).await?;
             let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
             let organization = organization.ok_or(NOT_FOUND)?;
@@ -100,7 +100,7 @@ impl Members {
     /// Adds the writes that delete the organization `id`. The writes fail if a user has joined or left since
     /// `organization` was read.
     fn end(&self, writes: Transaction, id: &TenantId, organization: &Item, now: Timestamp) -> Result<Transaction> {
-        let slug = Record::new("organization", organization).checked(SLUG, Slug::parse)?;
+        let slug = ItemReader::new("organization", organization).checked(SLUG, Slug::parse)?;
         let joined = organization.get(JOINED.name()).cloned();
         let is_unchanged = joined.map_or_else(|| JOINED.is_absent(), |joined| JOINED.equals(joined));
         let mark = Update::of(&self.organizations, pk(organization_key(id)))
@@ -115,10 +115,10 @@ impl Members {
     /// Whether `last` is the only member, both in the lagging index and in the organization's list of users who joined.
     async fn is_alone(&self, last: &User, organization: &Item) -> Result<bool> {
         let joined: Option<Vec<UserId>> =
-            Record::new("organization", organization).optional_set(JOINED, UserId::parse)?;
+            ItemReader::new("organization", organization).optional_set(JOINED, UserId::parse)?;
         let joined = joined.unwrap_or_default().into_iter().map(user_key);
         let shown = self.keys(&last.organization).await?;
-        let shown = shown.iter().map(|key| Ok(Record::new("member", key).text(PK)?.to_owned()));
+        let shown = shown.iter().map(|key| Ok(ItemReader::new("member", key).text(PK)?.to_owned()));
         let keys: BTreeSet<String> = shown.chain(joined.map(Ok)).collect::<Result<_>>()?;
         let members = self.read(&last.organization, keys.into_iter().map(pk).collect()).await?;
         Ok(members.iter().all(|member| member.user.id == last.id))
@@ -128,6 +128,6 @@ impl Members {
 /// The audit log entry for the deletion of the organization `id`. Its members can no longer read the entry, but
 /// operators can.
 fn ended(id: &TenantId, organization: &Item) -> Entry {
-    let name = Record::new("organization", organization).optional_text(NAME).map(str::to_owned);
+    let name = ItemReader::new("organization", organization).optional_text(NAME).map(str::to_owned);
     Entry::new(Action::OrganizationDeleted, id, audit::target(TargetKind::Organization, id, name))
 }

@@ -13,7 +13,7 @@ use crate::{
     },
     audit::{Action, Entry, Recorder, change},
     aws::{
-        dynamo::{Item, Record, boolean, text},
+        dynamo::{Item, ItemReader, boolean, text},
         expression::Update,
         transaction::Transaction,
     },
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The maximum number of tries for a change that conflicts with other calls.
-pub(in crate::accounts) const ATTEMPTS: usize = 10;
+pub(in crate::accounts) const MAX_TRIES: usize = 10;
 
 /// A change of settings. `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Organizations {
     /// missing. Empty if the organization was deleted.
     pub(in crate::accounts) async fn joined(&self, id: &TenantId) -> Result<Vec<UserId>> {
         let found = existing(&self.dynamodb, &self.table, id).await?;
-        let read = |item: &Item| Record::new("organization", item).optional_set(JOINED, UserId::parse);
+        let read = |item: &Item| ItemReader::new("organization", item).optional_set(JOINED, UserId::parse);
         Ok(found.as_ref().map(read).transpose()?.flatten().unwrap_or_default())
     }
 
@@ -140,7 +140,7 @@ impl Organizations {
     /// ([`Error::Busy`]).
     pub async fn rename(&self, recorder: &Recorder, users: &Users, by: &User, name: &Name) -> Result<Organization> {
         let id = &by.organization;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_TRIES {
             let organization = self.get(id).await?;
             if organization.name == *name {
                 return Ok(organization);

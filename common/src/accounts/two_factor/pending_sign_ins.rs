@@ -9,7 +9,7 @@ use crate::{
         users::{CREATED_AT, EPOCH, USER_ID, User},
     },
     aws::{
-        dynamo::{Item, Record, get, item, number, put, text},
+        dynamo::{Item, ItemReader, get, item, number, put, text},
         expression::Condition,
         transaction::Transaction,
     },
@@ -66,7 +66,7 @@ impl PendingSignIns {
     pub(super) async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<PendingSignIn>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a sign-in").await?;
         let Some(found) = found else { return Ok(None) };
-        let record = Record::new("sign-in", &found);
+        let record = ItemReader::new("sign-in", &found);
         if record.text(KIND)? != PENDING_SIGN_IN || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     audit::{Action, Entry, Recorder, change, initial},
     aws::{
-        dynamo::{Attribute, Item, Record, boolean, number, text},
+        dynamo::{Attribute, Item, ItemReader, boolean, number, text},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -94,7 +94,7 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
 }
 
 /// When and why the service disabled the endpoint, if it did.
-pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
+pub(super) fn disabled(record: &ItemReader<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_time(DISABLED_AT);
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }

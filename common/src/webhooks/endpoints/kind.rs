@@ -3,7 +3,7 @@
 pub use api::webhooks::Kind;
 
 use super::item::{ASKED_AT, KIND, TAKEN_AT, URL};
-use crate::{aws::dynamo::Record, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
+use crate::{aws::dynamo::ItemReader, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
 
 /// How an endpoint gets its deliveries.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Address {
         }
     }
 
-    pub(super) fn read(record: &Record<'_>) -> Result<Self> {
+    pub(super) fn read(record: &ItemReader<'_>) -> Result<Self> {
         match kind(record)? {
             Kind::Push => record.checked(URL, EndpointUrl::parse).map(Self::Push),
             Kind::Pull => Ok(Self::Pull),
@@ -41,12 +41,12 @@ impl Address {
 }
 
 /// Reads an endpoint's kind. Items of push endpoints do not have this attribute.
-pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
+pub(super) fn kind(record: &ItemReader<'_>) -> Result<Kind> {
     if record.optional_text(KIND).is_some() { record.parsed(KIND) } else { Ok(Kind::Push) }
 }
 
 impl Pulled {
-    pub(super) fn read(record: &Record<'_>) -> Self {
+    pub(super) fn read(record: &ItemReader<'_>) -> Self {
         let time = |name| record.optional_time(name);
         Self { asked_at: time(ASKED_AT), taken_at: time(TAKEN_AT) }
     }

@@ -15,7 +15,7 @@ use super::{
     table::{Endpoints, is_absent_or_before},
 };
 use crate::{
-    aws::dynamo::{Attribute, Record, number, text},
+    aws::dynamo::{Attribute, ItemReader, number, text},
     error::Result,
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -76,7 +76,7 @@ impl LastError {
         set
     }
 
-    pub(super) fn read(record: &Record<'_>) -> Option<Self> {
+    pub(super) fn read(record: &ItemReader<'_>) -> Option<Self> {
         let at = record.optional_time(ERRED_AT)?;
         let reason = record.optional_text(ERRED_WITH)?.to_owned();
         let status_code = record.optional_integer(ERRED_CODE);

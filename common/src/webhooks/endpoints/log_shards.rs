@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, number, text},
+        dynamo::{Attribute, Item, ItemReader, number, text},
         expression::query,
         failure,
     },
@@ -83,7 +83,7 @@ impl Endpoints {
 }
 
 /// The number of the endpoint's shards in the delivery log.
-pub(super) fn log_shards(record: &Record<'_>) -> u8 {
+pub(super) fn log_shards(record: &ItemReader<'_>) -> u8 {
     record.optional_integer(LOG_SHARDS).unwrap_or(1)
 }
 

@@ -9,7 +9,7 @@ use super::concurrency::Concurrency;
 use crate::{
     audit::{self, initial},
     aws::{
-        dynamo::{Attribute, Record, boolean, number, text, texts},
+        dynamo::{Attribute, ItemReader, boolean, number, text, texts},
         expression::Update,
     },
     error::Result,
@@ -20,7 +20,7 @@ use crate::{
 
 /// The value of an option, which one attribute of the endpoint's item holds.
 trait Value: PartialEq + Sized {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>>;
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>>;
     fn to_attribute(&self) -> AttributeValue;
     /// The value in the audit log.
     fn audited(&self) -> String;
@@ -46,7 +46,7 @@ macro_rules! options {
             pub(super) const ATTRIBUTES: &[Attribute] = &[$(Attribute(stringify!($name))),*];
 
             /// Reads the options in an item.
-            pub(super) fn read(record: &Record<'_>) -> Result<Self> {
+            pub(super) fn read(record: &ItemReader<'_>) -> Result<Self> {
                 Ok(Self {
                     $($name: <$type>::read(record, Attribute(stringify!($name)))?,)*
                 })
@@ -83,7 +83,7 @@ macro_rules! options {
             }
 
             /// The audited changes to the endpoint in `record`. A stored value that cannot be read counts as none.
-            pub(super) fn audited(&self, record: &Record<'_>) -> impl Iterator<Item = audit::Change> {
+            pub(super) fn audited(&self, record: &ItemReader<'_>) -> impl Iterator<Item = audit::Change> {
                 [$({
                     let stored = || <$type>::read(record, Attribute(stringify!($name))).ok().flatten();
                     let new = match &self.$name {
@@ -107,7 +107,7 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Value for Description {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         record.optional_checked(attribute, Self::parse)
     }
 
@@ -121,7 +121,7 @@ impl Value for Description {
 }
 
 impl Value for EventFilter {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         record.optional_set(attribute, Self::parse_name)
     }
 
@@ -135,7 +135,7 @@ impl Value for EventFilter {
 }
 
 impl Value for WorkflowFilter {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         record.optional_set(attribute, Self::stored_name)
     }
 
@@ -149,7 +149,7 @@ impl Value for WorkflowFilter {
 }
 
 impl Value for PayloadForm {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         record.optional_parsed(attribute)
     }
 
@@ -163,7 +163,7 @@ impl Value for PayloadForm {
 }
 
 impl Value for bool {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         Ok(record.optional_boolean(attribute))
     }
 
@@ -177,7 +177,7 @@ impl Value for bool {
 }
 
 impl Value for Concurrency {
-    fn read(record: &Record<'_>, attribute: Attribute) -> Result<Option<Self>> {
+    fn read(record: &ItemReader<'_>, attribute: Attribute) -> Result<Option<Self>> {
         Ok(record.optional_integer(attribute).and_then(Self::new))
     }
 

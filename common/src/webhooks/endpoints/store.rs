@@ -19,7 +19,7 @@ use super::{
 use crate::{
     audit::{Action, Entry, Recorder},
     aws::{
-        dynamo::{Attribute, Item, Record, boolean, number, text},
+        dynamo::{Attribute, Item, ItemReader, boolean, number, text},
         expression::Update,
         transaction::{Marker, Transaction},
     },
@@ -89,7 +89,7 @@ pub fn max_endpoints(env: &Env) -> Result<u32, ConfigError> {
 /// 299 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 290;
 /// The maximum number of tries for a change that conflicts with other calls.
-const ATTEMPTS: u32 = 20;
+const MAX_TRIES: u32 = 20;
 const UPDATING: &str = "updating an endpoint";
 /// The sort key of the counter, which sorts before every id.
 const COUNTER: &str = "#count";
@@ -167,7 +167,7 @@ impl Endpoints {
         if change.is_empty() {
             return self.require(tenant, id).await;
         }
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..MAX_TRIES {
             let before = self.get(tenant, id, &[&AUDITED, Options::ATTRIBUTES].concat()).await?.ok_or(NOT_FOUND)?;
             check(&change, &before)?;
             let update = self.written(tenant, id, &change, &before, overlap, now);
@@ -345,7 +345,7 @@ impl NewEndpoint {
     }
 }
 
-fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
+fn previous_secret(record: &ItemReader<'_>) -> Result<Option<PreviousSecret>> {
     let Some(secret) = record.optional_checked(PREVIOUS_SECRET, SigningSecret::parse)? else { return Ok(None) };
     Ok(Some(PreviousSecret { secret, expires_at: record.time(PREVIOUS_SECRET_EXPIRES_AT)? }))
 }

@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::Client;
 use super::item::{TENANT_ID, WEBHOOK_ENDPOINT_ID};
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, item, number, query_all, text},
+        dynamo::{Attribute, Item, ItemReader, item, number, query_all, text},
         expression::{Condition, Update, projection, query, select},
         failure,
     },
@@ -57,8 +57,8 @@ pub(super) fn is_absent_or_before(attribute: Attribute, time: Timestamp) -> Cond
     attribute.is_absent().or(attribute.is_below(number(time.as_millisecond())))
 }
 
-pub(super) fn record(item: &Item) -> Record<'_> {
-    Record::new("webhook endpoint", item)
+pub(super) fn record(item: &Item) -> ItemReader<'_> {
+    ItemReader::new("webhook endpoint", item)
 }
 
 pub(super) fn key(tenant: &TenantId, id: impl ToString) -> Item {

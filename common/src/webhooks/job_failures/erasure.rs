@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, get, number, query_all, text},
+        dynamo::{Item, ItemReader, get, number, query_all, text},
         expression::{Update, query},
     },
     error::{Error, Result},
@@ -22,7 +22,7 @@ use crate::{
 
 const DOING: &str = "erasing failed jobs";
 /// The maximum number of tries while failures are recorded concurrently.
-const ATTEMPTS: usize = 5;
+const MAX_TRIES: usize = 5;
 
 impl JobFailures {
     /// Erases the text of failures of these jobs. An interrupted call can be repeated.
@@ -43,8 +43,8 @@ impl JobFailures {
     }
 
     async fn erase_in(&self, tenant: &TenantId, mut workflow: Item, jobs: &BTreeSet<u64>) -> Result<()> {
-        let key = Record::new("failing workflow", &workflow).text(WEBHOOK_ENDPOINT_ID)?.to_owned();
-        for _ in 0..ATTEMPTS {
+        let key = ItemReader::new("failing workflow", &workflow).text(WEBHOOK_ENDPOINT_ID)?.to_owned();
+        for _ in 0..MAX_TRIES {
             let Some(update) = self.bare(tenant, &key, &workflow, jobs)? else { return Ok(()) };
             if update.send(&self.dynamodb, DOING).await? {
                 return Ok(());
@@ -71,7 +71,7 @@ impl JobFailures {
         if bare.is_empty() {
             return Ok(None);
         }
-        let writes = Record::new("failing workflow", workflow).number(WRITES)?;
+        let writes = ItemReader::new("failing workflow", workflow).number(WRITES)?;
         Ok(Some(self.update(tenant, key).set_all(bare).only_if(WRITES.equals(number(writes)))))
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, get, number, text},
+        dynamo::{Attribute, Item, ItemReader, get, number, text},
         expression::{Condition, Update, query},
         failure,
     },
@@ -105,7 +105,7 @@ impl JobFailures {
             let query = query(&self.dynamodb, &self.table, keys).index_name(INDEX);
             let page = query.send().await.map_err(failure("listing failing workflows"))?;
             for item in page.items.unwrap_or_default() {
-                let record = Record::new("failing workflow", &item);
+                let record = ItemReader::new("failing workflow", &item);
                 let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
                 found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }

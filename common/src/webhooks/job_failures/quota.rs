@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use super::table::JobFailures;
 use crate::{
     aws::{
-        dynamo::{Attribute, Record, number},
+        dynamo::{Attribute, ItemReader, number},
         expression::Update,
     },
     error::Result,
@@ -63,7 +63,7 @@ impl JobFailures {
         for _ in 0..2 {
             let more = self.change_mails(tenant, quota, 1, now).only_if(MAILS.is_below(number(quota.limit())));
             if let Some(counted) = more.send_for(&self.dynamodb, ReturnValue::UpdatedNew, DOING).await? {
-                return Record::new("email count", &counted).number(MAILS).map(Some);
+                return ItemReader::new("email count", &counted).number(MAILS).map(Some);
             }
             let first = self
                 .update(tenant, quota.key())

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, attributes, item, text, texts},
+        dynamo::{Attribute, Item, ItemReader, attributes, item, text, texts},
         expression::Update,
     },
     error::Result,
@@ -86,7 +86,7 @@ pub(super) fn failure_value(failure: &JobFailure) -> AttributeValue {
 
 pub(super) fn read_failure(value: &AttributeValue) -> Result<Option<JobFailure>> {
     let Some(found) = value.as_m().ok().filter(|found| !found.is_empty()) else { return Ok(None) };
-    let record = Record::new("job failure", found);
+    let record = ItemReader::new("job failure", found);
     let reported = |name| record.optional_text(name).map(str::to_owned);
     Ok(Some(JobFailure {
         id: record.parsed(ID)?,
@@ -103,7 +103,7 @@ fn read_id(text: &str) -> Result<FailureId, Vec<Problem>> {
 
 /// Reads a workflow's item. Returns `None` if no notice is pending.
 pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
-    let record = Record::new("failing workflow", item);
+    let record = ItemReader::new("failing workflow", item);
     if record.optional_text(NOTICE).is_none() {
         return Ok(None);
     }

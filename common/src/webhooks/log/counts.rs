@@ -19,12 +19,12 @@ use super::{
     statement::{PARTITIONS, SUCCESSES},
     table::{Log, shard_key},
     totals::Totals,
-    undelivered::{Backlog, Open},
+    undelivered::{Backlog, Undelivered},
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, number, query_page, text},
+        dynamo::{Item, ItemReader, number, query_page, text},
         expression::{Condition, filter, select},
     },
     error::{Error, Result},
@@ -101,7 +101,7 @@ impl Log {
         &self,
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
-        open: &[Open],
+        open: &[Undelivered],
         since: Timestamp,
         most: usize,
         now: Timestamp,
@@ -290,7 +290,7 @@ impl Statistics {
     }
 
     /// Adds the undelivered deliveries that were created at `since` or later.
-    fn add_open(&mut self, open: &Open, since: Timestamp) {
+    fn add_open(&mut self, open: &Undelivered, since: Timestamp) {
         let mut add = |backlog: &Backlog, one: Counts| {
             for id in backlog.newest.iter().filter(|id| id.created_at() >= since) {
                 *self.hour(id) += one;
@@ -305,7 +305,7 @@ impl Statistics {
     }
 
     /// Adds the deliveries that the totals contain and that are not in `open`.
-    fn add_covered(&mut self, totals: &Totals, shards: &[Shard], open: &Open, since: Timestamp) {
+    fn add_covered(&mut self, totals: &Totals, shards: &[Shard], open: &Undelivered, since: Timestamp) {
         let destinations: BTreeSet<DestinationId> = shards.iter().map(|shard| shard.destination).collect();
         let mut delivered: BTreeMap<Timestamp, u32> = totals.of(&destinations).collect();
         for id in [&open.pending, &open.failed, &open.held, &open.ended].into_iter().flat_map(|open| &open.newest) {
@@ -328,7 +328,7 @@ impl Statistics {
 
 impl Details {
     fn add(&mut self, shard: Shard, item: &Item) {
-        let record = Record::new("delivery", item);
+        let record = ItemReader::new("delivery", item);
         let is_delivered = record.optional_parsed(STATUS).is_ok_and(|status| status == Some(Status::Delivered));
         let Some(id) = id(shard, item).filter(|_| is_delivered && record.optional_text(EVENT) != Some(TEST)) else {
             return;
@@ -336,7 +336,7 @@ impl Details {
         if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
             *self.retried.entry(id.created_at().hour()).or_default() += 1;
         }
-        let last = item.get(LAST.name()).and_then(|last| Some(Record::new("attempt", last.as_m().ok()?)));
+        let last = item.get(LAST.name()).and_then(|last| Some(ItemReader::new("attempt", last.as_m().ok()?)));
         self.durations.extend(last.and_then(|last| last.optional_integer::<u32>(MS)));
     }
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, attributes, number, query_all, query_pages, text},
+        dynamo::{Item, ItemReader, attributes, number, query_all, query_pages, text},
         expression::{Condition, select},
     },
     error::Result,
@@ -226,7 +226,7 @@ impl Log {
             .only_if(is_free.or(LEASE.equals(lease)));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
         let Some(item) = taken else { return Ok(None) };
-        let (record, ago) = (Record::new("sweep", &item), |time| Minute::of(now.before(time)));
+        let (record, ago) = (ItemReader::new("sweep", &item), |time| Minute::of(now.before(time)));
         // A new deployment has no older rows.
         let minute = |name| record.optional_number(name).map_or(ago(CHECK_DELAY * 2), Minute);
         // If an earlier sweep had a fast clock, its minutes may still get rows.
@@ -253,7 +253,7 @@ impl Log {
         let cursors = self.get_all(Sweeper::all().map(Sweeper::key).collect()).await?;
         let lags = cursors.values().filter_map(|item| {
             let age =
-                |name, now| Record::new("sweep", item).optional_number(name).map(|minute| Minute(minute).age(now));
+                |name, now| ItemReader::new("sweep", item).optional_number(name).map(|minute| Minute(minute).age(now));
             Some(age(WOKEN, now)?.max(age(CHECKED, now.before(CHECK_DELAY))?))
         });
         Ok(lags.max())

@@ -20,7 +20,7 @@ use crate::{
     aws::{
         batch::CONCURRENCY,
         clients::Aws,
-        dynamo::{Item, Record, attributes, boolean, number, query_all, query_pages, text},
+        dynamo::{Item, ItemReader, attributes, boolean, number, query_all, query_pages, text},
         expression::select,
         from_env::FromEnv,
         transaction::Transaction,
@@ -113,7 +113,7 @@ impl Ending {
     }
 
     fn from_item(tenant: TenantId, item: &Item) -> Result<Self> {
-        let record = Record::new("ending", item);
+        let record = ItemReader::new("ending", item);
         Ok(Self {
             tenant,
             endpoint: record.parsed(DELIVERY)?,

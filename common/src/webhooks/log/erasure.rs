@@ -32,7 +32,7 @@ use crate::{
     audit::{Entry, Recorder},
     aws::{
         batch::{CONCURRENCY, batch_write, delete_request, put_request},
-        dynamo::{Attribute, Item, Record, number, query_all, query_page, text},
+        dynamo::{Attribute, Item, ItemReader, number, query_all, query_page, text},
         expression::select,
         rounds,
         transaction::Transaction,
@@ -108,7 +108,7 @@ impl Log {
     /// Whether the payload that the delivery shares was stored so recently that another delivery may be about to need it.
     pub async fn is_relied_on(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<bool> {
         let shared = if delivery.is_shared { self.apart(tenant, delivery).await? } else { None };
-        let stored_at = shared.and_then(|item| Record::new("payload", &item).optional_time(SHARED_AT));
+        let stored_at = shared.and_then(|item| ItemReader::new("payload", &item).optional_time(SHARED_AT));
         Ok(stored_at.is_some_and(|at| now < at.after(STORING_TIME)))
     }
 
@@ -191,7 +191,7 @@ fn other(tenant: &TenantId, of: &Delivery, shard: Shard) -> Option<DeliveryId> {
 
 /// The partition with the payload that a stored delivery shares with others, if it does.
 fn shared(tenant: &TenantId, shard: Shard, state: &Item) -> Result<Option<String>> {
-    let record = Record::new("delivery", state);
+    let record = ItemReader::new("delivery", state);
     match id(shard, state).filter(|_| record.optional_boolean(SHARED) == Some(true)) {
         None => Ok(None),
         Some(id) => {

@@ -29,7 +29,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use super::{
-    items::{DELIVERY, DESTINATION, EVENT, JOB_ID, LATE, WORKFLOW},
+    items::{BACKDATED, DELIVERY, DESTINATION, EVENT, JOB_ID, WORKFLOW},
     payload::PARTS,
     search::{KeyRange, id, moment},
     table::{ItemKey, Log, Row},
@@ -38,7 +38,7 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, attributes, number, query_all, query_page, text},
+        dynamo::{Item, ItemReader, attributes, number, query_all, query_page, text},
         expression::select,
         transaction::Transaction,
     },
@@ -59,8 +59,8 @@ attributes! {
 }
 
 /// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
-const LATE_AFTER: Duration = Duration::from_secs(60);
-/// Deliveries are covered once they are this old: [`LATE_AFTER`], the longest timeout of a function that writes
+const BACKDATED_AFTER: Duration = Duration::from_secs(60);
+/// Deliveries are covered once they are this old: [`BACKDATED_AFTER`], the longest timeout of a function that writes
 /// deliveries (a minute, of `deliveries-wake`), and a minute for the differences between clocks.
 const COVERED_AGE: Duration = Duration::from_secs(180);
 /// One delivery in this many requests the sweep.
@@ -87,8 +87,8 @@ const FINDING: &str = "finding a delivery";
 pub(super) struct IndexHash(u64);
 
 /// Whether a delivery that enters the log `now` is late.
-pub(super) fn is_late(id: &DeliveryId, now: Timestamp) -> bool {
-    now.since(id.created_at()) >= LATE_AFTER
+pub(super) fn is_backdated(id: &DeliveryId, now: Timestamp) -> bool {
+    now.since(id.created_at()) >= BACKDATED_AFTER
 }
 
 /// A delivery that a segment covers.
@@ -137,7 +137,7 @@ impl IndexHash {
 impl Log {
     /// Builds the rows to write before the state of a delivery that enters the log `now`, if it is late.
     pub fn late_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
-        if !is_late(&delivery.id, now) {
+        if !is_backdated(&delivery.id, now) {
             return Vec::new();
         }
         let key = |IndexHash(hash)| [partition(tenant), format!("late/{hash:016x}/{}", delivery.id)];
@@ -211,11 +211,12 @@ impl Log {
         let share = (MAX_SEGMENT_DELIVERIES / shards.len().max(1)).max(MIN_SHARD_READ);
         let reads = shards.iter().map(async |shard| {
             let query = self.query_shard(tenant, *shard, range).consistent_read(true);
-            let page = query_page(select(query, &[DELIVERY, JOB_ID, WORKFLOW, EVENT, LATE]), share, INDEXING).await?;
+            let page =
+                query_page(select(query, &[DELIVERY, JOB_ID, WORKFLOW, EVENT, BACKDATED]), share, INDEXING).await?;
             let found = page.items.iter().filter_map(|item| {
-                let record = Record::new("delivery", item);
+                let record = ItemReader::new("delivery", item);
                 let is_test = record.optional_text(EVENT) == Some(EventName::Test.as_str());
-                let is_counted = !is_test && record.optional_boolean(LATE) != Some(true);
+                let is_counted = !is_test && record.optional_boolean(BACKDATED) != Some(true);
                 let job = record.optional_text(JOB_ID).unwrap_or_default().to_owned();
                 let workflow = record.optional_text(WORKFLOW).map(IndexHash::of_workflow);
                 Some(Covered { id: id(*shard, item)?, job, workflow, is_counted })
@@ -315,7 +316,7 @@ impl Segment {
     }
 
     fn read(item: &Item) -> Result<Self> {
-        let record = Record::new("segment", item);
+        let record = ItemReader::new("segment", item);
         let start = record.text(DELIVERY)?.trim_start_matches(SEGMENT).to_owned();
         let parts = record.optional_integer(PARTS).unwrap_or(1).max(1);
         let frequent = item.get(FREQUENT.name()).and_then(|hashes| hashes.as_b().ok()).map(|hashes| {

@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::{
-    aws::dynamo::{Attribute, Item, Record, attributes, item, number, text},
+    aws::dynamo::{Attribute, Item, ItemReader, attributes, item, number, text},
     error::Result,
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Detail, Lease, Pull, Status, Trigger},
@@ -11,7 +11,7 @@ use crate::{
 
 attributes! { pub(super)
     DESTINATION = "destination", DELIVERY = "delivery", OPEN = "open", EXPIRES_AT = "expires_at",
-    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at", LARGE = "large", LATE = "late",
+    ERASED_AT = "erased_at", THIN = "thin", SHARED = "shared", SHARED_AT = "shared_at", LARGE = "large", BACKDATED = "late",
     EVENT = "event", JOB_ID = "job_id", WORKFLOW = "flow", STATUS = "status", TRIGGER = "trigger", FAILS_AT = "fails_at",
     NEXT_ATTEMPT_AT = "next_attempt_at", PARKED = "parked", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
     // The attempts before the last.
@@ -56,7 +56,7 @@ pub(super) fn read_attempts(item: &Item) -> Result<(Vec<Attempt>, Option<Attempt
 
 fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
-    let record = Record::new("attempt", value.as_m().unwrap_or(&none));
+    let record = ItemReader::new("attempt", value.as_m().unwrap_or(&none));
     Ok(Attempt {
         at: record.time(AT)?,
         outcome: record.text(OUTCOME)?.to_owned().into(),
@@ -69,7 +69,7 @@ fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
 }
 
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
-    let record = Record::new("delivery", item);
+    let record = ItemReader::new("delivery", item);
     let (status, pull) = (record.parsed(STATUS)?, read_pull(&record)?);
     let (earlier, last_attempt) = read_attempts(item)?;
     let next_attempt_at = match &pull {
@@ -108,7 +108,7 @@ pub(super) fn pull_attributes(pull: &Pull) -> Vec<(Attribute, AttributeValue)> {
     set
 }
 
-fn read_pull(record: &Record<'_>) -> Result<Option<Pull>> {
+fn read_pull(record: &ItemReader<'_>) -> Result<Option<Pull>> {
     if record.optional_text(KIND) != Some(PULL) {
         return Ok(None);
     }

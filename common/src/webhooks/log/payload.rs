@@ -10,7 +10,7 @@ use super::{
     table::{ItemKey, Log, PAYLOAD, Row, details_partition, key_of, shared_partition},
 };
 use crate::{
-    aws::dynamo::{Attribute, Item, Record, attributes, number, text},
+    aws::dynamo::{Attribute, Item, ItemReader, attributes, number, text},
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
@@ -156,7 +156,7 @@ impl Log {
 /// The keys of the items with the other parts of a payload, given its first item.
 pub(super) fn other_parts(first: &Item) -> Vec<ItemKey> {
     let [partition, _] = key_of(first);
-    let parts = Record::new("payload", first).optional_integer(PARTS).unwrap_or(1).min(MAX_PARTS);
+    let parts = ItemReader::new("payload", first).optional_integer(PARTS).unwrap_or(1).min(MAX_PARTS);
     (1..parts).map(|part| [partition.clone(), part_key(part)]).collect()
 }
 
@@ -194,7 +194,7 @@ pub(super) fn stored_bytes(item: &Item) -> usize {
 /// Reads the payload in `item`, if any, of a delivery to `destination`.
 pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
-    let record = Record::new("payload", item);
+    let record = ItemReader::new("payload", item);
     let destination = match destination {
         DestinationId::Endpoint(id) => Destination::Endpoint(id),
         DestinationId::Callback => Destination::Callback {

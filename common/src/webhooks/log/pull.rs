@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, number, query_page, text},
+        dynamo::{Item, ItemReader, number, query_page, text},
         expression::{Update, select},
         gathered_reads::Found,
     },
@@ -294,5 +294,5 @@ impl Log {
 }
 
 fn due(shard: Shard, item: &Item) -> Option<Due> {
-    Some((Record::new("delivery", item).optional_time(DUE)?, id(shard, item)?))
+    Some((ItemReader::new("delivery", item).optional_time(DUE)?, id(shard, item)?))
 }

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     audit::{self, Action, Change, Entry, Recorder, Target, TargetKind, initial},
     aws::{
-        dynamo::{Attribute, Item, Record, attributes, number, query_all, query_page, text},
+        dynamo::{Attribute, Item, ItemReader, attributes, number, query_all, query_page, text},
         expression::select,
         rounds,
         transaction::{Marker, Transaction},
@@ -186,7 +186,7 @@ impl Log {
     /// Reads the id of the latest recovery of `endpoint`, or of all endpoints together.
     async fn latest_recovery(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Option<String>> {
         let found = self.get(latest_key(tenant, endpoint), "reading the latest recovery").await?;
-        found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
+        found.map(|item| ItemReader::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
     /// Lists the unfinished recoveries of each wanted tenant, starting with those that have resent the fewest
@@ -309,7 +309,7 @@ impl Recovery {
     }
 
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("recovery", item);
+        let record = ItemReader::new("recovery", item);
         let endpoint = record.optional_parsed(ENDPOINT)?;
         let selection = Selection {
             endpoint,

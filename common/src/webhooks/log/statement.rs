@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, Record, text},
+        dynamo::{Attribute, Item, ItemReader, text},
         failure,
     },
     error::Result,
@@ -92,7 +92,7 @@ impl Log {
         }
         let mut found = BTreeMap::<String, Vec<Item>>::new();
         for item in items {
-            let partition = Record::new("delivery", &item).text(source.partition)?.to_owned();
+            let partition = ItemReader::new("delivery", &item).text(source.partition)?.to_owned();
             found.entry(partition).or_default().push(item);
         }
         let stopped = found.keys().next_back().and_then(|last| places.iter().position(|(key, _)| key == last));

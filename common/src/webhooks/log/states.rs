@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use super::{
     due_rows::DueRow,
     endings::Ending,
-    index::is_late,
+    index::is_backdated,
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
@@ -425,7 +425,7 @@ impl Log {
         ]);
         set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
         set.extend(marks(delivery));
-        set.extend(is_late(&delivery.id, now).then(|| (LATE, boolean(true))));
+        set.extend(is_backdated(&delivery.id, now).then(|| (BACKDATED, boolean(true))));
         set.extend(delivery.erased_at.map(|at| (ERASED_AT, number(at.as_millisecond()))));
         set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
         self.item(state_key(tenant, &delivery.id), set, now)

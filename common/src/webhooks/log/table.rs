@@ -16,7 +16,7 @@ use crate::{
     aws::{
         batch::{Unprocessed, put_request, read_all, write_all},
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, number},
+        dynamo::{Attribute, Item, ItemReader, get, item, number},
         expression::{Condition, Update, query},
         gathered_reads::{Found, Gathered},
     },
@@ -185,7 +185,7 @@ impl Log {
 pub(super) type ItemKey = [String; 2];
 
 pub(super) fn key_of(item: &Item) -> ItemKey {
-    let record = Record::new("delivery", item);
+    let record = ItemReader::new("delivery", item);
     [DESTINATION, DELIVERY].map(|name| record.optional_text(name).unwrap_or_default().to_owned())
 }
 

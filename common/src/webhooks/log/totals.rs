@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, attributes, query_all, text},
+        dynamo::{Item, ItemReader, attributes, query_all, text},
         expression::select,
     },
     error::Result,
@@ -48,7 +48,7 @@ pub(super) struct Totals {
 /// The size of an entry: a destination, and the number of its deliveries.
 const ENTRY_BYTES: usize = 20;
 const HOUR: &str = "total/";
-const LATE: &str = "late-at/";
+const BACKDATED: &str = "late-at/";
 /// A string that sorts after every moment.
 const LAST_MOMENT: &str = "~";
 const READING: &str = "reading totals";
@@ -95,16 +95,16 @@ impl Log {
             let range = DELIVERY.is_between(text(format!("{prefix}{start}")), text(format!("{prefix}{LAST_MOMENT}")));
             self.query(DESTINATION.equals(text(partition(tenant))).and(range)).consistent_read(true)
         };
-        let late = select(within(LATE), &[DELIVERY]);
+        let late = select(within(BACKDATED), &[DELIVERY]);
         let (items, late) = tokio::try_join!(query_all(within(HOUR), READING), query_all(late, READING))?;
         let mut totals = Totals::default();
         for item in &items {
-            let record = Record::new("total", item);
+            let record = ItemReader::new("total", item);
             let Some(hour) = record.text(DELIVERY)?.strip_prefix(HOUR).and_then(hour) else { continue };
             totals.until = totals.until.max(Some(record.text(UNTIL)?.to_owned()));
             totals.hours.insert(hour, read(item));
         }
-        for late in late.iter().filter_map(|item| moment(item)?.strip_prefix(LATE)) {
+        for late in late.iter().filter_map(|item| moment(item)?.strip_prefix(BACKDATED)) {
             let Some((moment, destination)) = late.split_once('/') else { continue };
             let (Some(hour), Ok(destination)) = (hour(moment), destination.parse()) else { continue };
             if totals.covers(moment) {
@@ -136,7 +136,7 @@ impl Log {
 
     /// Builds the row that counts a late delivery.
     pub(super) fn late_row(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Row {
-        let key = [partition(tenant), format!("{LATE}{}/{}", id.moment(), id.destination)];
+        let key = [partition(tenant), format!("{BACKDATED}{}/{}", id.moment(), id.destination)];
         Row(self.item(key, [], now))
     }
 }

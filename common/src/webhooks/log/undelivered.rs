@@ -31,7 +31,7 @@ use crate::{
 /// A destination's undelivered deliveries, by status. Tests are not included, because an endpoint that does not get one
 /// does not miss an event.
 #[derive(Clone, Debug, Default)]
-pub struct Open {
+pub struct Undelivered {
     /// Deliveries waiting for an attempt.
     pub pending: Backlog,
     /// Deliveries that failed permanently.
@@ -90,7 +90,7 @@ impl Log {
         destinations: &[Vec<Shard>],
         since: Option<Timestamp>,
         now: Timestamp,
-    ) -> Result<Vec<Open>> {
+    ) -> Result<Vec<Undelivered>> {
         let all = self.range(&Filter::default(), None, now);
         let listed = self.range(&Filter { since, ..Filter::default() }, None, now);
         self.open_with(&STATUSES, tenant, destinations, &WantedRanges { all, listed: Some(listed) }).await
@@ -105,7 +105,7 @@ impl Log {
         statuses: &[Status],
         filter: &Filter,
         now: Timestamp,
-    ) -> Result<Vec<Open>> {
+    ) -> Result<Vec<Undelivered>> {
         let asked = WantedRanges { all: self.range(filter, None, now), listed: None };
         self.open_with(statuses, tenant, destinations, &asked).await
     }
@@ -116,7 +116,7 @@ impl Log {
         tenant: &TenantId,
         destinations: &[Vec<Shard>],
         asked: &WantedRanges,
-    ) -> Result<Vec<Open>> {
+    ) -> Result<Vec<Undelivered>> {
         let places = destinations.iter().enumerate().flat_map(|(destination, shards)| {
             shards.iter().flat_map(move |shard| {
                 statuses.iter().map(move |status| IndexPartition { destination, shard: *shard, status: *status })
@@ -134,7 +134,7 @@ impl Log {
             .map(async |place| Ok::<_, Error>((place, self.count_open(tenant, place, asked).await?)));
         let counts: Vec<_> =
             stream::iter(counts.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let mut open = vec![Open::default(); destinations.len()];
+        let mut open = vec![Undelivered::default(); destinations.len()];
         for (place, backlog) in read.into_iter().flatten().chain(counts) {
             let Some(open) = open.get_mut(place.destination) else { continue };
             match place.status {

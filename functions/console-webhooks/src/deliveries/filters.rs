@@ -4,7 +4,7 @@ use common::{
     error::Error,
     http::{Typed, page::Field},
     presentation::times,
-    webhooks::{delivery::error_name, endpoints::EndpointView, log::undelivered::Open},
+    webhooks::{delivery::error_name, endpoints::EndpointView, log::undelivered::Undelivered},
 };
 use maud::{Markup, html};
 
@@ -107,7 +107,7 @@ fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
 }
 
 /// The statuses with their counts, and the time ranges, as links.
-pub(super) fn tabs(link: &Typed, open: Option<&Open>) -> Markup {
+pub(super) fn tabs(link: &Typed, open: Option<&Undelivered>) -> Markup {
     let count = |status: &str| {
         let open = open?;
         match status {

@@ -16,7 +16,7 @@ use common::{
         endpoints::EndpointView,
         log::{
             recovery::Missed,
-            undelivered::{Backlog, Open},
+            undelivered::{Backlog, Undelivered},
         },
     },
 };
@@ -57,7 +57,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(endpoint: &EndpointView, open: &Open, wanted: &Wanted) -> Self {
+    fn of(endpoint: &EndpointView, open: &Undelivered, wanted: &Wanted) -> Self {
         let (failed, held) = (within(&open.failed, &wanted.time), within(&held(endpoint, open), &wanted.time));
         match wanted.missed {
             Missed::Failed => Self { failed, ..Self::default() },
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timestamp) -> Result<Open> {
+async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timestamp) -> Result<Undelivered> {
     Ok(app.log.open(tenant, &[endpoint.shards()], None, now).await?.pop().unwrap_or_default())
 }
 

@@ -17,7 +17,7 @@ use super::{AFTER, BEGUN, OF, Place, RESENT, Recovery, SHARD, partition, recover
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Record, attributes, boolean, number, query_page, text},
+        dynamo::{ItemReader, attributes, boolean, number, query_page, text},
         rounds,
     },
     error::{Error, Result},
@@ -163,7 +163,7 @@ impl Log {
         rounds((), |()| async move {
             let key: ItemKey = [partition(tenant), "#pace".to_owned()];
             let item = self.get_all(vec![key.clone()]).await?.remove(&key).unwrap_or_default();
-            let before = Record::new("pace", &item).optional_time(PACED_UNTIL);
+            let before = ItemReader::new("pace", &item).optional_time(PACED_UNTIL);
             let start = before.unwrap_or(now).max(now);
             if !is_new && start.since(now) > SCHEDULE_AHEAD {
                 return Ok(Break(None));

@@ -14,7 +14,7 @@ use crate::{
         users::User,
     },
     aws::{
-        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+        dynamo::{Attribute, Item, ItemReader, get, item, number, put, text},
         expression::{Update, put_if},
         failure,
     },
@@ -160,13 +160,13 @@ const ATTEMPTS: Attribute = Attribute("attempts");
 crate::from_env! {
     /// The counters, in the tokens table. The table's TTL deletes expired ones.
     #[derive(Clone)]
-    pub struct Attempts {
+    pub struct RateLimits {
         dynamodb: Client,
         table: String = "TOKENS_TABLE",
     }
 }
 
-impl Attempts {
+impl RateLimits {
     /// Counts an attempt to sign in to `address` from `client`, before the password is checked. The limit per client
     /// keeps an attacker from exhausting other clients' attempts. The limit across all clients bounds distributed
     /// guessing. Clients that have signed in to the address before are exempt from the second limit, so it cannot lock
@@ -289,7 +289,7 @@ impl Attempts {
         let key = item([(TOKEN_HASH, text(key(KNOWN_CLIENT, pair)))]);
         let found = get(&self.dynamodb, &self.table, key, "looking for a known client").await?;
         let Some(found) = found else { return Ok(false) };
-        Ok(Record::new("known client", &found).number(EXPIRES_AT)? > now.as_second())
+        Ok(ItemReader::new("known client", &found).number(EXPIRES_AT)? > now.as_second())
     }
 
     /// Counts an attempt before it is made, so concurrent attempts also stay within the limit.
@@ -322,7 +322,7 @@ impl Attempts {
         let Err(error) = update.send().await else { return Ok(None) };
         match error.as_service_error() {
             Some(UpdateItemError::ConditionalCheckFailedException(failed)) => match &failed.item {
-                Some(window) => Record::new("attempts", window).number(EXPIRES_AT).map(Some),
+                Some(window) => ItemReader::new("attempts", window).number(EXPIRES_AT).map(Some),
                 None => Ok(Some(0)),
             },
             _ => Err(failure("counting an attempt")(error)),
