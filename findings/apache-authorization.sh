@@ -14,7 +14,7 @@ apt-get -o APT::Sandbox::User=root download --quiet --quiet apache2-bin=2.4.71-1
   libaprutil1=1.6.3-1+deb12u1 lighttpd=1.4.69-1
 for package in *.deb; do dpkg --extract "$package" .; done
 chmod 755 .
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 mkdir as-is passed
 cat > as-is/hook <<'CGI'
 #!/bin/sh

@@ -12,7 +12,7 @@ trap 'kill ${servers:-} 2> /dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet busybox=1:1.35.0-4+deb12u1+b1 lighttpd=1.4.69-1
 for package in *.deb; do dpkg --extract "$package" .; done
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 mkdir cgi-bin
 cat > cgi-bin/hook <<'CGI'
 #!/bin/sh

@@ -15,7 +15,7 @@ python/bin/pip install --quiet --disable-pip-version-check cargo-lambda==1.9.2
 printf '[package]\nname = "function"\nversion = "0.1.0"\nedition = "2021"\n' > Cargo.toml
 mkdir src
 echo 'fn main() {}' > src/main.rs
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 python/bin/cargo-lambda lambda watch --only-lambda-apis --invoke-address 127.0.0.1 --invoke-port "$port" > /dev/null 2>&1 &
 emulator=$!
 cat > runtime.py <<'PYTHON'

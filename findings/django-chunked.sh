@@ -55,7 +55,7 @@ def lengths(port):
 
 print(lengths(int(sys.argv[1])))
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 for app in dj fl; do
   venv/bin/gunicorn --log-level critical --bind "127.0.0.1:$port" "$app:app" &
   server=$!

@@ -39,7 +39,7 @@ print(f"{name}: {state}, messages in the source: {left}, in the target: {moved}"
 assert (state, left, moved) == ("RUNNING", 1, 0)
 PYTHON
 venv/bin/python pipe.py
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 BIND_HOST=127.0.0.1 GATEWAY_PORT=$port venv/bin/ministack > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.2; done

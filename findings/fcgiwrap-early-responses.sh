@@ -12,7 +12,7 @@ cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet fcgiwrap=1.1.0-14+deb12u1 libfcgi0ldbl=2.4.2-2+deb12u1 \
   lighttpd=1.4.69-1
 for package in *.deb; do dpkg --extract "$package" .; done
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 mkdir fastcgi cgi
 cat > cgi/hook <<'CGI'
 #!/bin/sh

@@ -25,7 +25,7 @@ def hook(status):
         response.call_on_close(lambda: time.sleep(3))
     return response
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 python/bin/gunicorn --bind "127.0.0.1:$port" --worker-class gthread --threads 4 --log-level critical receiver:app &
 gunicorn=$!
 python/bin/waitress-serve --listen "127.0.0.1:$((port + 1))" --threads 4 receiver:app > log 2>&1 &

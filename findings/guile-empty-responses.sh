@@ -26,7 +26,7 @@ cat > receiver.scm <<'SCHEME'
 
 (run-server handle 'http (list #:port (string->number (cadr (command-line)))))
 SCHEME
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 "$library/guile/3.0/bin/guile" receiver.scm "$port" > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done

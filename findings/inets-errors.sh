@@ -37,7 +37,7 @@ ERLANG
 export ROOTDIR=$folder/usr/lib/erlang EMU=beam PROGNAME=erl
 export BINDIR=$(echo "$ROOTDIR"/erts-*/bin)
 "$BINDIR/erlexec" -noinput -eval '{ok, _} = compile:file("receiver"), halt().'
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 "$BINDIR/erlexec" -noinput -pa . -s receiver start -extra "$port" > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done

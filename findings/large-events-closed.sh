@@ -62,7 +62,7 @@ ERLANG
 export ROOTDIR=$folder/usr/lib/erlang EMU=beam PROGNAME=erl
 export BINDIR=$(echo "$ROOTDIR"/erts-*/bin)
 "$BINDIR/erlexec" -noinput -eval '{ok, _} = compile:file("receiver"), halt().'
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 PLT_COMPILED_FILE_CHECK=exists usr/bin/racket -X usr/share/racket/collects -G configuration receiver.rkt "$port" > log 2>&1 &
 servers=$!
 "$BINDIR/erlexec" -noinput -pa "$(dirname usr/lib/erlang/lib/mochiweb*/ebin/mochiweb.beam)" . -s receiver start \

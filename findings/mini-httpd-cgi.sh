@@ -24,7 +24,7 @@ CGI
 chmod -R 755 www
 touch headers
 chmod 666 headers
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 usr/sbin/mini_httpd -D -h 127.0.0.1 -p "$port" -d "$folder/www" -c 'cgi-bin/*' -u "$(id --user --name)" 2> log &
 server=$!
 cat > client.py <<'PYTHON'

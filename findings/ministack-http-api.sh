@@ -75,7 +75,7 @@ by_sam, by_hand = seen("by-sam", BY_SAM), seen("by-hand", BY_HAND)
 print(f"AWS::Serverless::HttpApi: {by_sam}; AWS::ApiGatewayV2::Route: {by_hand}")
 assert by_sam[:3] == ("CREATE_COMPLETE", 0, 404) and by_hand == ("CREATE_COMPLETE", 1, 200, "hello")
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 BIND_HOST=127.0.0.1 GATEWAY_PORT=$port venv/bin/ministack > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.2; done

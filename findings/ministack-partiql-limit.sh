@@ -35,7 +35,7 @@ by_statement = len(statement["Items"]), "NextToken" in statement or "LastEvaluat
 print(f"items, and whether there are more: Query {by_query}, ExecuteStatement {by_statement}")
 assert (by_query, by_statement) == ((2, True), (5, False))
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 BIND_HOST=127.0.0.1 GATEWAY_PORT=$port venv/bin/ministack > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.2; done

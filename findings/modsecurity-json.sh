@@ -14,7 +14,7 @@ apt-get -o APT::Sandbox::User=root download --quiet --quiet apache2-bin=2.4.71-1
   libapache2-mod-security2=2.9.7-1+deb12u2 libapr1=1.7.2-3+deb12u1 libaprutil1=1.6.3-1+deb12u1 liblua5.1-0=5.1.5-9 \
   libyajl2=2.1.0-3+deb12u2
 for package in *.deb; do dpkg --extract "$package" .; done
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 sed --in-place "s#^SecUnicodeMapFile unicode.mapping#SecUnicodeMapFile $folder/etc/modsecurity/unicode.mapping#; /^SecAuditLog/d
   s/^SecRuleEngine DetectionOnly/SecRuleEngine On/" etc/modsecurity/modsecurity.conf-recommended
 mkdir htdocs

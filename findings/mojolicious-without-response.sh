@@ -27,7 +27,7 @@ post '/failed' => sub ($c) { die "The database is away\n" };
 app->log->path('log');
 app->start;
 PERL
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 PERL5LIB=$folder/usr/share/perl5 perl receiver.pl daemon --mode production --listen "http://127.0.0.1:$port" > /dev/null 2>&1 &
 server=$!
 cat > client.py <<'PYTHON'

@@ -55,7 +55,7 @@ print(f"{'Moto' if address is None else 'MiniStack'}: 1 was added twice with one
 assert result == expected, expected
 PYTHON
 venv/bin/python repeat.py
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 BIND_HOST=127.0.0.1 GATEWAY_PORT=$port venv/bin/ministack > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.2; done

@@ -11,7 +11,7 @@ trap 'kill "${server:-}" 2> /dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet nginx=1.22.1-9+deb12u11
 dpkg --extract nginx_*.deb .
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > nginx.conf <<NGINX
 daemon off;
 master_process off;

@@ -14,7 +14,7 @@ cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet nginx=1.22.1-9+deb12u11
 dpkg --extract nginx_*.deb .
 npm install --silent --no-audit --no-fund express@5.3.0
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > receiver.cjs <<'NODE'
 const express = require("express");
 

@@ -36,7 +36,7 @@ proc main {.async.} =
 waitFor main()
 NIM
 nim/bin/nim compile --hints:off --warnings:off --nimcache:cache receiver.nim
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 ./receiver "$port" 2> log &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done

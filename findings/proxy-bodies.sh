@@ -15,7 +15,7 @@ apt-get -o APT::Sandbox::User=root download --quiet --quiet haproxy=2.6.12-1+deb
   lua-resty-lrucache=0.13-10 nginx=1.22.1-9+deb12u11
 for package in *.deb; do dpkg --extract "$package" .; done
 export LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu:$folder/lib/x86_64-linux-gnu
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 servers=
 number=0
 

@@ -17,7 +17,7 @@ for package in *.deb; do dpkg --extract "$package" .; done
 npm install --silent --no-audit --no-fund bullmq@6.7.0 bull@4.16.5 bee-queue@2.0.0
 python3 -m venv python
 python/bin/pip install --quiet --disable-pip-version-check arq==0.28.0 rq==3.0.0
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu usr/bin/redis-server --bind 127.0.0.1 --port "$port" --save "" > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done

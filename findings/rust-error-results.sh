@@ -81,7 +81,7 @@ async fn main() {
 }
 RUST
 cargo build --quiet
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 target/debug/receivers "$port" > log 2>&1 &
 receivers=$!
 for ready in "$port" $((port + 1)); do

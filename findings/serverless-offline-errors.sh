@@ -11,7 +11,7 @@ trap 'kill "${server:-}" 2> /dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 echo '{"private": true}' > package.json
 npm install --silent --no-audit --no-fund serverless@3.40.0 serverless-offline@13.10.1
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 cat > serverless.yml <<YAML
 service: receiver
 provider: {name: aws, runtime: nodejs20.x}

@@ -13,7 +13,7 @@ cd "$folder"
 python3 -m venv venv
 venv/bin/pip install --quiet --disable-pip-version-check ministack==1.5.33
 npm install --silent --no-audit --no-fund --ignore-scripts sqs-producer@8.0.4 @aws-sdk/client-sqs@3.1175.0
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 BIND_HOST=127.0.0.1 GATEWAY_PORT=$port venv/bin/ministack > log 2>&1 &
 server=$!
 for _ in {1..100}; do (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.2; done

@@ -44,7 +44,7 @@ NODE
 npx vite build > log 2>&1
 head --bytes=524288 /dev/zero | tr '\0' 1 > fits
 head --bytes=524289 /dev/zero | tr '\0' 1 > larger
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 changed=0
 
 # Starts a server, and prints and compares the statuses of its responses.

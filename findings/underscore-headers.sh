@@ -61,7 +61,7 @@ seen = connection.getresponse().read().decode()
 print(f"{name}: {seen}")
 sys.exit(seen != ("x_api_token" if expected == "drops" else "x_api_key x_api_token"))
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 changed=0
 
 # Starts the server of this name on the next port, and compares the headers that it passes on.

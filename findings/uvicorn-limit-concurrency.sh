@@ -23,7 +23,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body"})
 PYTHON
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 python/bin/uvicorn --host 127.0.0.1 --port "$port" --limit-concurrency 3 --log-level critical app:app &
 server=$!
 cat > client.py <<'PYTHON'

@@ -21,7 +21,7 @@ common = {"execute-command": "/bin/true", "trigger-rule-mismatch-http-response-c
 print(json.dumps([common | {"id": name, "trigger-rule": rule} for name, rule in rules.items()]))
 PYTHON
 python3 hooks.py > hooks.json
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 usr/bin/webhook -hooks hooks.json -ip 127.0.0.1 -port "$port" > /dev/null 2>&1 &
 server=$!
 curl --silent --retry 50 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/" > /dev/null

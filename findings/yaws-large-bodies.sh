@@ -41,7 +41,7 @@ size_of(Data) -> {header, {"x-size", integer_to_list(byte_size(Data))}}.
 ERLANG
 mkdir log www
 "$BINDIR/erlexec" -noinput -eval '{ok, _} = compile:file("receiver"), halt().'
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 "$BINDIR/erlexec" -noinput -pa usr/lib/yaws-2.1.1/ebin . -s receiver start -extra "$port" "$((port + 1))" > /dev/null 2>&1 &
 server=$!
 cat > client.py <<'PYTHON'
