@@ -153,7 +153,7 @@ impl Invitations {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
-                .point_to(self.check_owner(doing, inviter), &invitation, expires_at, previous.as_ref())
+                .point_to(self.only_if_owner(doing, inviter), &invitation, expires_at, previous.as_ref())
                 .put_new(&self.invitations, INVITATION_ID, item)
                 .update(self.deliver(&invitation, expires_at, now));
             if let Some(Previous { id, pending: true }) = &previous {
@@ -190,7 +190,7 @@ impl Invitations {
     }
 
     /// Starts a transaction that fails if `by` is no longer an owner of their organization.
-    fn check_owner(&self, doing: &'static str, by: &User) -> Transaction {
+    fn only_if_owner(&self, doing: &'static str, by: &User) -> Transaction {
         Transaction::new(doing).check(&self.users, pk(user_key(by.id)), is_still(by, Role::Owner))
     }
 
@@ -216,7 +216,7 @@ impl Invitations {
             let update = Update::of(&self.invitations, key(id)).set(STATUS, text(CANCELED)).only_if(is_unchanged);
             let entry = Entry::new(Action::InvitationCanceled, &by.organization, invited.invitation.target());
             match self
-                .check_owner(doing, by)
+                .only_if_owner(doing, by)
                 .update(update)
                 .record(recorder, entry)?
                 .first_refused(&self.dynamodb)

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The maximum number of keys that a process remembers.
-const MAX_KEYS: usize = 1000;
+const MAX_CACHED_KEYS: usize = 1000;
 
 /// The user or organization that a key depends on. A call with the key also reads that user or organization.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl KeyOwners {
 
     fn remember(&self, hash: SecretHash, second: Second) {
         let mut seen = lock(&self.seen);
-        if seen.len() >= MAX_KEYS {
+        if seen.len() >= MAX_CACHED_KEYS {
             seen.clear();
         }
         seen.insert(hash, second);

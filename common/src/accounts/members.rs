@@ -181,7 +181,7 @@ impl Members {
             };
             let writes = || self.writes(recorder, by, &member.user, change, &ended);
             if member.user.id != by.id {
-                let writes = self.check_owner(writes()?, by);
+                let writes = self.only_if_owner(writes()?, by);
                 match writes.first_refused(&self.dynamodb).await? {
                     None => return Ok(member),
                     Some(0) => continue,
@@ -209,7 +209,7 @@ impl Members {
     /// the two owners was changed in the meantime.
     async fn commit_beside_an_owner(&self, user: &User, writes: Transaction) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
-        self.check_owner(writes, &other).try_commit(&self.dynamodb).await
+        self.only_if_owner(writes, &other).try_commit(&self.dynamodb).await
     }
 
     /// Finds another owner in the organization of `user`. An owner who has just joined may be missed.
@@ -267,7 +267,7 @@ impl Members {
     }
 
     /// Adds the check that `user` is an owner of their organization.
-    fn check_owner(&self, writes: Transaction, user: &User) -> Transaction {
+    fn only_if_owner(&self, writes: Transaction, user: &User) -> Transaction {
         writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 

@@ -39,7 +39,7 @@ pub struct InputHash([u8; 32]);
 crate::from_env! {
     /// The remembered calls. They are in the endpoint table, because a response may contain an endpoint's secret.
     #[derive(Clone)]
-    pub struct Calls {
+    pub struct RememberedCalls {
         dynamodb: Client,
         table: String = "WEBHOOK_ENDPOINTS_TABLE",
     }
@@ -48,7 +48,7 @@ crate::from_env! {
 /// A call. If it has an idempotency key, it takes effect only once.
 #[must_use]
 pub struct Once<'a> {
-    calls: &'a Calls,
+    calls: &'a RememberedCalls,
     tenant: &'a TenantId,
     route: &'static str,
     key: Option<IdempotencyKey>,
@@ -92,7 +92,7 @@ impl fmt::Display for InputHash {
     }
 }
 
-impl Calls {
+impl RememberedCalls {
     /// A call to `route` by the organization `tenant`.
     pub fn once<'a>(
         &'a self,

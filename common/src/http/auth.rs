@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    info::{API_KEY, Credential, Needed},
+    info::{API_KEY, Credential, ScopeRequirement},
 };
 use crate::{
     accounts::{
@@ -176,7 +176,7 @@ impl Callers {
         };
         let Some((key, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
         log_failure(self.keys.note_use(&key, call.client, now).await);
-        if call.needed == Needed::Undeclared && key.permissions.scopes().is_some() {
+        if call.needed == ScopeRequirement::Undeclared && key.permissions.scopes().is_some() {
             return Err(Error::SessionRequired);
         }
         call.needed.always().map_or(Ok(()), |scope| key.permissions.check(scope))?;

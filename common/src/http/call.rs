@@ -8,7 +8,7 @@ use url::Url;
 use super::{
     cookies::{CookieName, PENDING_SIGN_IN, SESSION, token_in_cookies},
     event::{MAX_BODY_BYTES, Request},
-    info::{API_KEY, Credential, Needed, variable},
+    info::{API_KEY, Credential, ScopeRequirement, variable},
     json::{Json, Object},
     origins::Origins,
     wire::{Wire, parameters},
@@ -33,7 +33,7 @@ pub struct Call<C, R = ()> {
     pub(super) request: Request,
     origins: Arc<Origins>,
     /// The scope that the route requires of a key.
-    pub(super) needed: Needed,
+    pub(super) needed: ScopeRequirement,
     /// Whether the route can be called before setting up a second factor that the organization requires.
     pub(super) before_two_factor: bool,
     /// The maximum size of the body that the route accepts.
@@ -50,13 +50,13 @@ impl Call<()> {
             client,
             origins,
             request,
-            needed: Needed::Undeclared,
+            needed: ScopeRequirement::Undeclared,
             before_two_factor: false,
             most_bytes: MAX_BODY_BYTES,
         }
     }
 
-    pub(super) fn needing(self, needed: Needed, before_two_factor: bool) -> Self {
+    pub(super) fn needing(self, needed: ScopeRequirement, before_two_factor: bool) -> Self {
         Self { needed, before_two_factor, ..self }
     }
 

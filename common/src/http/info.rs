@@ -22,7 +22,7 @@ pub struct RouteInfo {
     /// The accepted credentials, in order of precedence.
     pub credentials: &'static [Credential],
     /// The scope that the route requires of a key.
-    pub scope: Needed,
+    pub scope: ScopeRequirement,
     /// The route's purpose in one sentence, for the OpenAPI description. A route without a summary is not part of the
     /// API.
     #[cfg(feature = "openapi")]
@@ -73,7 +73,7 @@ pub enum Credential {
 
 /// The scope that a route requires of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needed {
+pub enum ScopeRequirement {
     /// The route declares no scope, so only keys with all scopes may call it. A test finds such routes.
     Undeclared,
     /// No scope.
@@ -85,7 +85,7 @@ pub enum Needed {
     Also(Option<Scope>, Scope, &'static str),
 }
 
-impl Needed {
+impl ScopeRequirement {
     /// The scope that every call with a key requires.
     pub(super) fn always(self) -> Option<Scope> {
         match self {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     fields::IDEMPOTENCY_KEY,
     function::Function,
-    info::{API_KEY, Credential, Fault, Needed, RouteInfo},
+    info::{API_KEY, Credential, Fault, RouteInfo, ScopeRequirement},
     route::BoundRoute,
     shapes::{Generators, Shapes, without_null},
     status::{envelope_code, factor_code, status},
@@ -119,8 +119,8 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     });
     let Value::Object(members) = &mut operation else { return operation };
     let also = match info.scope {
-        Needed::Also(_, scope, calls) => format!(" A key also needs the scope `{scope}` {calls}."),
-        Needed::Undeclared | Needed::Nothing | Needed::Always(_) => String::new(),
+        ScopeRequirement::Also(_, scope, calls) => format!(" A key also needs the scope `{scope}` {calls}."),
+        ScopeRequirement::Undeclared | ScopeRequirement::Nothing | ScopeRequirement::Always(_) => String::new(),
     };
     let recorded = match info.records {
         [] => String::new(),
@@ -233,7 +233,7 @@ fn tag(path: &str, wire: Wire) -> &str {
 /// credential.)
 fn security(info: &RouteInfo) -> Value {
     // A test looks for this name to find routes that declare no scope.
-    let undeclared = (info.scope == Needed::Undeclared).then_some("undeclared");
+    let undeclared = (info.scope == ScopeRequirement::Undeclared).then_some("undeclared");
     let scopes: Vec<_> = info.scope.always().map(Scope::as_str).or(undeclared).into_iter().collect();
     let one = |credential: &Credential| match credential {
         Credential::Key => json!({ "key": scopes }),

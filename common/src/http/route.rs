@@ -14,7 +14,7 @@ use super::{
     call::Call,
     event::MAX_BODY_BYTES,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
-    info::{Fault, Needed, RouteInfo},
+    info::{Fault, RouteInfo, ScopeRequirement},
     json::Object,
     reply::{Output, Reply},
     status::HttpError,
@@ -108,7 +108,7 @@ impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
             method: Method::POST,
             path,
             credentials: C::CREDENTIALS,
-            scope: Needed::Undeclared,
+            scope: ScopeRequirement::Undeclared,
             #[cfg(feature = "openapi")]
             summary: "",
             #[cfg(feature = "openapi")]
@@ -162,19 +162,19 @@ impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
 
     /// Sets the scope that a key must have.
     pub fn scope(mut self, scope: Scope) -> Self {
-        self.info.scope = Needed::Always(scope);
+        self.info.scope = ScopeRequirement::Always(scope);
         self
     }
 
     /// Lets keys without any scope call the route.
     pub fn any_scope(mut self) -> Self {
-        self.info.scope = Needed::Nothing;
+        self.info.scope = ScopeRequirement::Nothing;
         self
     }
 
     /// Adds another scope, which the handler requires for some calls. `calls` describes these calls.
     pub fn also_scope(mut self, scope: Scope, calls: &'static str) -> Self {
-        self.info.scope = Needed::Also(self.info.scope.always(), scope, calls);
+        self.info.scope = ScopeRequirement::Also(self.info.scope.always(), scope, calls);
         self
     }
 

@@ -17,7 +17,7 @@ pub(in crate::webhooks) use self::{signing::hmac, signing_secret::PREFIX};
 
 /// The URL, the keys and an attempt's headers.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     pub url: &'a EndpointUrl,
     /// The keys for signing the attempt.
     pub keys: SigningKeys<'a>,

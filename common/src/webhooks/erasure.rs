@@ -124,7 +124,7 @@ impl Erasure<'_> {
 
     /// Erases what the log still has of a delivery, if its endpoint does not keep it. A payload that it shares stays if
     /// another delivery needs it, or may be about to.
-    pub async fn of_unkept(self, delivery: &Delivery) -> Result<()> {
+    pub async fn erase_unkept(self, delivery: &Delivery) -> Result<()> {
         let Self { endpoints, log, tenant, now } = self;
         if delivery.erased_at.is_none() {
             return Ok(());

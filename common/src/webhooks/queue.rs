@@ -102,8 +102,8 @@ pub struct DrainMessage {
 pub struct Queues {
     sqs: Client,
     due: String,
-    late: String,
-    silent: String,
+    slow: String,
+    hanging: String,
 }
 
 crate::from_env! {
@@ -204,14 +204,14 @@ impl Queues {
         Ok(Self {
             sqs: aws.sqs(),
             due: env.required("DELIVERIES_QUEUE_URL")?,
-            late: env.required("SLOW_DELIVERIES_QUEUE_URL")?,
-            silent: env.required("HANGING_DELIVERIES_QUEUE_URL")?,
+            slow: env.required("SLOW_DELIVERIES_QUEUE_URL")?,
+            hanging: env.required("HANGING_DELIVERIES_QUEUE_URL")?,
         })
     }
 
     /// Whether the queue with this ARN is one of these.
     pub fn has_arn(&self, arn: &str) -> bool {
-        [&self.due, &self.late, &self.silent].into_iter().any(|url| is_url_of(url, arn))
+        [&self.due, &self.slow, &self.hanging].into_iter().any(|url| is_url_of(url, arn))
     }
 
     /// Sends messages about attempts. Each message arrives when its attempt is due, or after SQS's maximum delay if
@@ -249,14 +249,14 @@ impl Queues {
     /// Sends the message of a recovery that continues at once.
     pub async fn send_recovery(&self, tenant: &TenantId, id: RecoveryId, now: Timestamp) -> Result<()> {
         let message = (Message::Recovery(tenant.clone(), id), now);
-        send(&self.sqs, &self.late, &[message], now).await.into_iter().collect()
+        send(&self.sqs, &self.slow, &[message], now).await.into_iter().collect()
     }
 
     /// Sends the message of a drain, to arrive at `at`.
     pub async fn send_drain(&self, drain: DrainMessage, at: Timestamp, now: Timestamp) -> Result<()> {
         let url = match drain.drain {
-            Drain::Late => &self.late,
-            Drain::Silent => &self.silent,
+            Drain::Answering => &self.slow,
+            Drain::Silent => &self.hanging,
         };
         send(&self.sqs, url, &[(Message::Drain(drain), at)], now).await.into_iter().collect()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     accounts::organizations::Organizations,
-    application::idempotency::Calls,
+    application::idempotency::RememberedCalls,
     audit::Recorder,
     error::Result,
     id::{RecoveryId, TenantId},
@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep};
 common::from_env! {
     /// The stores and clients of the pages.
     pub(crate) struct App {
-        pub(crate) calls: Calls,
+        pub(crate) calls: RememberedCalls,
         pub(crate) destinations: DestinationPolicy = DestinationPolicy::from_env,
         /// The time after which a failing endpoint is disabled. Zero means never.
         pub(crate) disable_after: Duration = disable_after,

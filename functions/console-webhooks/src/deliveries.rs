@@ -14,7 +14,7 @@ use common::{
     audit::Action,
     error::{Error, Result},
     http::{
-        Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, FormValues, People, Reply, Route, VerifiedPerson,
         page::{Page, alert},
     },
     id::TenantId,
@@ -52,7 +52,7 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     // Links in emails and links from version 0.1.0 carry the job in a separate field.
     let link = link.or("q", "job_id");
@@ -85,7 +85,7 @@ async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply>
 async fn list(
     app: &App,
     tenant: &TenantId,
-    link: &Typed,
+    link: &FormValues,
     endpoints: &[EndpointView],
     error: Option<Error>,
     now: Timestamp,
@@ -131,7 +131,7 @@ async fn list(
     Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing))
 }
 
-fn deliveries(link: &Typed, found: &DeliveryPage, endpoints: &[EndpointView], now: Timestamp) -> Markup {
+fn deliveries(link: &FormValues, found: &DeliveryPage, endpoints: &[EndpointView], now: Timestamp) -> Markup {
     let nothing = match (&found.next, is_filtered(link)) {
         (Some(_), _) => "No deliveries found so far. Older ones may match.",
         (None, true) if !link.get("q").is_empty() => {

@@ -12,7 +12,7 @@ use common::{
     accounts::users::User,
     audit::Action,
     error::Result,
-    http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
+    http::{Call, DID, Fault, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
 };
 
 use self::page::{CONFIRM, ID, id, page};
@@ -41,6 +41,6 @@ pub(crate) fn submit() -> Route<App, People> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller.organization, &id(&link)?, &link, None).await
 }

@@ -14,7 +14,7 @@ use common::{
     accounts::users::User,
     audit::Action,
     error::Result,
-    http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
+    http::{Call, DID, Fault, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
 };
 
 use self::page::{id, page};
@@ -75,7 +75,7 @@ pub(crate) fn submit() -> Route<App, People> {
     .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let (tenant, id) = (&call.caller.organization, id(&link)?);
     match link.get("confirm") {
         "recover" => confirmations::page(&app, tenant, id, &link).await,

@@ -1,6 +1,6 @@
 //! Live updates: a page reloads while something on it is changing, if the visitor has enabled this.
 
-use common::http::{Typed, page::LIVE_SECONDS};
+use common::http::{FormValues, page::LIVE_SECONDS};
 use maud::{Markup, html};
 
 /// The query parameter, with its description.
@@ -8,7 +8,7 @@ pub(crate) const LIVE: (&str, &str) =
     ("live", "`1` reloads the page every few seconds while a delivery is pending or a recovery is in progress.");
 
 /// Whether the visitor has enabled live updates.
-pub(crate) fn is_wanted(link: &Typed) -> bool {
+pub(crate) fn is_wanted(link: &FormValues) -> bool {
     link.get(LIVE.0) == "1"
 }
 

@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, FormValues, People, Reason, Reply, Route, VerifiedPerson,
         page::{Page, visible},
     },
     id::{EndpointId, TenantId},
@@ -74,17 +74,17 @@ struct Created {
 }
 
 /// Returns the kind of the endpoint. Any value except `pull` means a push endpoint.
-fn kind(form: &Typed) -> Kind {
+fn kind(form: &FormValues) -> Kind {
     parse_name(form.get("kind")).unwrap_or(Kind::Push)
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let values = settings::initial();
     let empty = Shown { values: &values, kind: kind(&link), is_new: true, headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
-async fn create(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+async fn create(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let tenant = &call.caller.organization;
     match store(&app, &call.recorder, tenant, &form).await {
         Ok(created) => Ok(page(&app, &call, &created).await?.into()),
@@ -97,7 +97,7 @@ async fn create(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Resul
     }
 }
 
-async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &Typed) -> Result<Created> {
+async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &FormValues) -> Result<Created> {
     let Settings { url, headers, options } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),

@@ -15,7 +15,7 @@ use common::{
     accounts::users::User,
     base_url::BaseUrl,
     error::{Error, Result},
-    http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
+    http::{Call, Fault, FormValues, People, Route, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
     presentation::docs::{CLIENT, RECEIVERS},
     timestamp::Timestamp,
@@ -57,7 +57,7 @@ pub(crate) fn show() -> Route<App, People> {
     .faults(&[Fault::EmailNotVerified])
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
     // Of the endpoints with the same urgency, those that are retrying and those with recent errors come first.

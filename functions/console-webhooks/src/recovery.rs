@@ -7,7 +7,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, FormValues, People, Reason, Reply, Route, VerifiedPerson,
         page::{Form, Page, alert},
     },
     id::TenantId,
@@ -133,7 +133,7 @@ impl Unfinished {
     }
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let tenant = &call.caller.organization;
     match link.get("id") {
         "" => confirmation(&app, tenant).await,
@@ -172,7 +172,7 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     Ok(Page::new(format!("{button}?"), content).within(console))
 }
 
-async fn recover(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+async fn recover(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let started = async {
         let since = form.read(|fields| fields.text("since", moment))?;

@@ -3,7 +3,7 @@
 use common::error::Error;
 use common::{
     http::{
-        Fields, Rejected, Typed,
+        Fields, FormValues, Rejected,
         page::{Field, TICKED, issues},
     },
     issue::{Problem, parse_name},
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Reads the fields of a form.
-    pub(crate) fn read(form: &Typed, kind: Kind, policy: &DestinationPolicy) -> Result<Self, Error> {
+    pub(crate) fn read(form: &FormValues, kind: Kind, policy: &DestinationPolicy) -> Result<Self, Error> {
         form.read(|fields| {
             let url = match kind {
                 Kind::Push => fields.text("url", |text| EndpointUrl::parse_permitted(text.trim(), policy)).map(Some),
@@ -93,7 +93,7 @@ impl Settings {
 
 /// Reads the event filter. Returns `None` if exactly the job events are selected, so the endpoint also gets job events
 /// that later versions add.
-fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
+fn chosen(form: &FormValues, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.as_slice() {
         [] => Err(fields.reject("events", Problem::format("Choose at least one event"))),
@@ -157,12 +157,12 @@ fn about(name: &str, problem: &str) -> String {
 }
 
 /// The values of a new endpoint's form.
-pub(crate) fn initial() -> Typed {
-    Typed::of(EVENTS.iter().filter(|(_, event)| event.is_of_a_job()).map(|(name, _)| (*name, TICKED.to_owned())))
+pub(crate) fn initial() -> FormValues {
+    FormValues::of(EVENTS.iter().filter(|(_, event)| event.is_of_a_job()).map(|(name, _)| (*name, TICKED.to_owned())))
 }
 
 /// The values of the form with an endpoint's settings. The headers are secret.
-pub(crate) fn stored(endpoint: &EndpointView) -> Typed {
+pub(crate) fn stored(endpoint: &EndpointView) -> FormValues {
     let Options { description, events, workflows, payload, keep_payload, max_concurrent } = &endpoint.options;
     let is_wanted = |event: EventName| events.as_ref().map_or(event.is_of_a_job(), |filter| filter.wants(event));
     let ticked = EVENTS.iter().filter(|(_, event)| is_wanted(*event)).map(|(name, _)| (*name, TICKED.to_owned()));
@@ -174,7 +174,7 @@ pub(crate) fn stored(endpoint: &EndpointView) -> Typed {
         ("max_concurrent", max_concurrent.map(|ceiling| ceiling.get().to_string())),
         ("keep_payload", keep_payload.map(|is_kept| is_kept.to_string())),
     ];
-    Typed::of(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).chain(ticked))
+    FormValues::of(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).chain(ticked))
 }
 
 /// The options that have been chosen, with their names, for the page.
@@ -191,7 +191,7 @@ pub(crate) fn shown(endpoint: &EndpointView) -> Vec<(&'static str, String)> {
 
 /// The form of an endpoint's settings.
 pub(crate) struct Shown<'a> {
-    pub(crate) values: &'a Typed,
+    pub(crate) values: &'a FormValues,
     pub(crate) kind: Kind,
     /// Whether the form is still empty. If so, it hides the fields that few endpoints need.
     pub(crate) is_new: bool,

@@ -7,7 +7,7 @@ use common::{
     accounts::users::User,
     error::{Error, Result},
     http::{
-        Call, Fault, People, Route, Typed, VerifiedPerson,
+        Call, Fault, FormValues, People, Route, VerifiedPerson,
         page::{Field, Form, Page, alert, visible},
     },
     id::EndpointId,
@@ -54,11 +54,11 @@ pub(crate) fn path(endpoint: EndpointId) -> String {
     format!("/console/verify/{endpoint}")
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     page(&app, &call, &link, None).await
 }
 
-async fn verify(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Page> {
+async fn verify(app: Arc<App>, call: Call<User>, form: FormValues) -> Result<Page> {
     let verified = async {
         let seen = seen(&form)?;
         let tenant = &call.caller.organization;
@@ -72,11 +72,11 @@ async fn verify(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Page> {
     }
 }
 
-fn endpoint(typed: &Typed) -> Result<EndpointId> {
+fn endpoint(typed: &FormValues) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| Error::NotFound("Endpoint not found"))
 }
 
-fn seen(form: &Typed) -> Result<Seen> {
+fn seen(form: &FormValues) -> Result<Seen> {
     form.clone().without_empty().or("seen_headers", "").or("body", "").read(|fields| {
         let headers = fields.text("seen_headers", SeenHeaders::parse);
         let body = fields.text("body", SeenBody::of_form);
@@ -86,7 +86,7 @@ fn seen(form: &Typed) -> Result<Seen> {
     })
 }
 
-async fn page(app: &App, call: &Call<User>, form: &Typed, result: Option<Result<Verification>>) -> Result<Page> {
+async fn page(app: &App, call: &Call<User>, form: &FormValues, result: Option<Result<Verification>>) -> Result<Page> {
     let tenant = &call.caller.organization;
     let (endpoint, console) =
         tokio::try_join!(app.endpoints.view(tenant, endpoint(form)?), app.console(tenant, "/console"))?;
@@ -108,7 +108,7 @@ async fn page(app: &App, call: &Call<User>, form: &Typed, result: Option<Result<
     Ok(Page::new("Verify a request", content).refused(error).within(console))
 }
 
-fn fields(form: &Typed, error: Option<&Error>) -> Markup {
+fn fields(form: &FormValues, error: Option<&Error>) -> Markup {
     let value = |name| Some(form.get(name)).filter(|value| value.len() <= SHOWN_BYTES);
     let is_shown = FIELDS.iter().all(|(name, _)| value(name).is_some());
     let value = |name| value(name).unwrap_or_default();

@@ -14,7 +14,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, FormValues, Person, Reason, Reply, Route, SignedIn,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
@@ -91,11 +91,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => verify(&app, &call, HERE).await,
         "name" => rename(&app, &call, &form).await,
@@ -122,13 +122,13 @@ pub(crate) async fn verify(app: &App, call: &Call<SignedIn, Recorder>, here: &st
     Ok(redirect_to(here, "mailed"))
 }
 
-async fn rename(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn rename(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let name = form.read(|fields| fields.text("name", Name::parse))?;
     app.users.rename(&call.recorder, &call.caller.user, &name).await?;
     Ok(redirect_to(HERE, "named"))
 }
 
-async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let SignedIn { user, session } = &call.caller;
     let other = |text: &str| match Email::parse(text)? {
         email if email == user.email => Err(vec![Problem::format("Is your address already")]),
@@ -139,7 +139,7 @@ async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) 
     Ok(redirect_to(HERE, "asked"))
 }
 
-async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (current, new) = form.read(|fields| {
         let current = fields.text("currentPassword", |text| Ok(Guess::new(text)));
         let new = fields.text("newPassword", Password::parse);
@@ -151,7 +151,7 @@ async fn change_password(app: &App, call: &Call<SignedIn, Recorder>, form: &Type
     Ok(Reply::Redirect { to: format!("{HERE}?did=password"), cookies: vec![session_cookie(&call.base, &token)] })
 }
 
-async fn end_session(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn end_session(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let session = form.read(|fields| fields.text("session", IdOrToken::parse))?;
     app.sessions.revoke(&call.recorder, &call.caller.user, &session).await?;
     Ok(redirect_to(HERE, "ended"))
@@ -162,7 +162,7 @@ async fn end_others(app: &App, call: &Call<SignedIn, Recorder>) -> Result<Reply>
     Ok(redirect_to(HERE, "others"))
 }
 
-async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let password = confirmed(form)?;
     let user = &call.caller.user;
     app.sign_ins.confirm(user, password, Timestamp::now()).await?;
@@ -170,14 +170,14 @@ async fn leave(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
     Ok(redirect_deleted(call))
 }
 
-async fn delete(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn delete(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let password = confirmed(form)?;
     app.deletions.delete(&call.recorder, &call.caller.user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(redirect_deleted(call))
 }
 
 /// Reads the password and the checkbox that confirm the deletion of the account.
-fn confirmed(form: &Typed) -> Result<Guess> {
+fn confirmed(form: &FormValues) -> Result<Guess> {
     form.read(|fields| {
         let password = fields.text("password", |text| Ok(Guess::new(text)));
         let sure = fields.text("sure", tick);

@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Actor, ActorKind, Change, EntryFilter, Position, TargetKind},
     error::Result,
     http::{
-        Call, Fault, Route, Typed, VerifiedPerson,
+        Call, Fault, FormValues, Route, VerifiedPerson,
         page::{Field, Page, visible},
     },
     issue::parse_name,
@@ -50,7 +50,7 @@ pub(crate) fn show() -> Route<App> {
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let user = &call.caller;
     user.check_owner()?;
     let (filter, cursor) = link.clone().without_empty().read(|fields| {
@@ -75,7 +75,7 @@ async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> 
     Ok(Page::new("Audit log", content).within(frame))
 }
 
-fn filters(link: &Typed) -> Markup {
+fn filters(link: &FormValues) -> Markup {
     let mut actions = vec![("", "All")];
     actions.extend(Action::ALL.iter().map(|action| (action.as_str(), words(*action))));
     html! {
@@ -91,7 +91,7 @@ fn filters(link: &Typed) -> Markup {
     }
 }
 
-fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
+fn table(entries: &[api::audit::Entry], link: &FormValues) -> Markup {
     let now = Timestamp::now();
     html! {
         table .cards {
@@ -119,7 +119,7 @@ fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
 }
 
 /// The actor, with a link to their other changes.
-fn author(actor: &Actor, link: &Typed) -> Markup {
+fn author(actor: &Actor, link: &FormValues) -> Markup {
     let name = match &actor.kind {
         kind if *kind == ActorKind::System => "The service",
         _ => actor.name.as_deref().or(actor.email.as_deref()).unwrap_or(&actor.id),
@@ -268,7 +268,7 @@ fn in_words(field: &str, value: &str) -> String {
 }
 
 /// The links to newer and older pages.
-fn pages(link: &Typed, next: Option<Position>) -> Markup {
+fn pages(link: &FormValues, next: Option<Position>) -> Markup {
     let here = Some(link.get("cursor")).filter(|cursor| !cursor.is_empty());
     let newer: Vec<&str> = link.get("newer").split_whitespace().collect();
     let to = |cursor: &str, newer: &[&str]| {

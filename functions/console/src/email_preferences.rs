@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Public, Route, Typed,
+        Call, FormValues, Public, Route,
         page::{Form, Page, visible},
     },
     timestamp::Timestamp,
@@ -45,14 +45,14 @@ pub(crate) fn submit() -> Route<App> {
 }
 
 /// Finds the recipient and the organization of the email with this link.
-async fn find(app: &App, link: &Typed) -> Result<Option<(Recipient, Organization)>> {
+async fn find(app: &App, link: &FormValues) -> Result<Option<(Recipient, Organization)>> {
     let found = app.consents.recipient(link.get("token"), Timestamp::now()).await?;
     let Some(recipient) = found else { return Ok(None) };
     let organization = app.organizations.find(&recipient.organization).await?;
     Ok(organization.map(|organization| (recipient, organization)))
 }
 
-async fn ask(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+async fn ask(app: Arc<App>, _: Call<()>, link: FormValues) -> Result<Page> {
     let Some((recipient, organization)) = find(&app, &link).await? else { return Ok(bad_link()) };
     let answer = app.consents.answer(&recipient.organization, &recipient.address).await?;
     let names = names(&recipient, &organization);
@@ -81,7 +81,7 @@ async fn ask(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     Ok(Page::new("Choose emails", content))
 }
 
-async fn answer(app: Arc<App>, call: Call<(), Recorder>, form: Typed) -> Result<Page> {
+async fn answer(app: Arc<App>, call: Call<(), Recorder>, form: FormValues) -> Result<Page> {
     let Some((recipient, organization)) = find(&app, &form).await? else { return Ok(bad_link()) };
     let agrees = form.get("action") == AGREE;
     app.consents.set(&call.recorder, &recipient, &organization, agrees, Timestamp::now()).await?;

@@ -8,7 +8,7 @@ use common::{
     },
     error::{Error, Result},
     http::{
-        Reply, Typed,
+        FormValues, Reply,
         page::{Field, Form, TICKED, alert, visible},
     },
     issue::Problem,
@@ -21,13 +21,13 @@ use crate::app::App;
 
 /// The request that led to a page: a link or a rejected form.
 pub(crate) struct Sent {
-    values: Typed,
+    values: FormValues,
     /// Why the form was rejected.
     pub(crate) refused: Option<Error>,
 }
 
 impl Sent {
-    pub(crate) fn link(values: Typed) -> Self {
+    pub(crate) fn link(values: FormValues) -> Self {
         Self { values, refused: None }
     }
 
@@ -35,7 +35,7 @@ impl Sent {
     ///
     /// # Errors
     /// Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
-    pub(crate) fn refused(values: Typed, error: Error) -> Result<Self> {
+    pub(crate) fn refused(values: FormValues, error: Error) -> Result<Self> {
         match error {
             Error::NotFound(_) | Error::Unauthorized => Err(error),
             error if error.is_ours() => Err(error),

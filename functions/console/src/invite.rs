@@ -13,7 +13,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Conflict, Error, Result},
     http::{
-        Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
+        Call, Fault, FormValues, Reason, Reply, Route, SignedIn, Visitor,
         cookies::session_cookie,
         page::{Field, Form, Page, TICKED, facts, visible, warning},
     },
@@ -97,11 +97,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: FormValues) -> Result<Page> {
     page(&app, call.caller.as_ref(), &link, None).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: FormValues) -> Result<Reply> {
     let done = match (form.get("action"), &call.caller) {
         ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
         ("decline", Some(visitor)) => decline(&app, &call.recorder, &visitor.user, &form).await,
@@ -116,7 +116,7 @@ async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: 
     }
 }
 
-async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Reply> {
     let invitee = form.read(sign_up::invitee)?;
     let new = app.invitations.join(&call.recorder, invitee, call.device(), app.sign_ins.hasher()).await?;
     new.welcome(&app.rate_limits, &app.mailer, &call.base, Timestamp::now()).await;
@@ -125,7 +125,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Type
 }
 
 /// Moves the account of `user`. If this deletes their organization, a second page asks for confirmation.
-async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, form: &Typed) -> Result<Reply> {
+async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, form: &FormValues) -> Result<Reply> {
     let from = app.organizations.get(&user.organization).await?;
     if from.slug.as_str() == form.get("tenantSlug") {
         // The form was submitted twice, and the first submission moved the account.
@@ -154,7 +154,7 @@ async fn join(app: &App, call: &Call<Option<SignedIn>, Recorder>, user: &User, f
     Ok(redirect_to("/console/team", "joined"))
 }
 
-async fn decline(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {
+async fn decline(app: &App, recorder: &Recorder, user: &User, form: &FormValues) -> Result<Reply> {
     let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
     app.invitations.reject(recorder, user, id).await?;
     let content = html! {
@@ -165,7 +165,7 @@ async fn decline(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> R
 }
 
 /// Finds the invitation that a link or form names, with its organization, if it can be accepted.
-async fn find(app: &App, link: &Typed) -> Result<Option<(PendingInvitation, Organization)>> {
+async fn find(app: &App, link: &FormValues) -> Result<Option<(PendingInvitation, Organization)>> {
     let (slug, id) = (Slug::parse(link.get("tenantSlug")), InvitationId::parse(link.get("invitationId")));
     let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(None) };
     let pending = match app.invitations.pending(id, &slug, Timestamp::now()).await {
@@ -181,7 +181,7 @@ async fn find(app: &App, link: &Typed) -> Result<Option<(PendingInvitation, Orga
 
 /// The page with the forms, if the invitation can be accepted. The page reveals no more than the email and the API do:
 /// only a visitor with the link's token learns whether the address has an account.
-async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
+async fn page(app: &App, visitor: Option<&SignedIn>, link: &FormValues, error: Option<Error>) -> Result<Page> {
     let Some((pending, organization)) = find(app, link).await? else { return Ok(no_invitation()) };
     let invitation = &pending.invitation;
     let names = app.users.names(&invitation.organization, [invitation.inviter]).await?;
@@ -226,7 +226,7 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
     Ok(Page::new("You are invited", content).refused(error))
 }
 
-fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Error>) -> Markup {
+fn sign_up_form(link: &FormValues, slug: &Slug, id: InvitationId, error: Option<&Error>) -> Markup {
     let id = id.to_string();
     Form {
         button: "Create account and join",
@@ -358,7 +358,7 @@ fn join_form(
 
 /// The page that asks for confirmation before deleting the organization of `user`, its last member. The page shows how
 /// much data would be lost.
-async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> Result<Page> {
+async fn confirm(app: &App, user: &User, form: &FormValues, error: Option<Error>) -> Result<Page> {
     let Some((pending, to)) = find(app, form).await? else { return Ok(no_invitation()) };
     let (from, endpoints, keys) = tokio::try_join!(
         app.organizations.get(&user.organization),

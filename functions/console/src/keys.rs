@@ -18,7 +18,7 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
-        Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, FormValues, Person, Reason, Reply, Route, SignedIn,
         page::{Field, Form, Page, TICKED, issues, visible},
     },
     id::{KeyId, UserId},
@@ -103,11 +103,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let user = &call.caller.user;
     let done = match form.get("action") {
         "issue" => issue(&app, &call, &form).await,
@@ -119,7 +119,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -
 }
 
 /// Issues a key and shows it. The form has an id, so reloading the page does not issue a second key.
-async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;
     let key = form.read(|fields| {
@@ -141,7 +141,7 @@ async fn issue(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
 }
 
 /// Returns the chosen scopes, or `None` for all.
-fn chosen(form: &Typed) -> Result<Option<BTreeSet<Scope>>, Problem> {
+fn chosen(form: &FormValues) -> Result<Option<BTreeSet<Scope>>, Problem> {
     let sent = |scope: &&Scope| form.has(scope.as_str());
     let scopes: BTreeSet<Scope> = Scope::ALL.iter().filter(sent).copied().collect();
     if scopes.iter().any(|scope| form.get(scope.as_str()) != TICKED) {
@@ -156,7 +156,7 @@ fn chosen(form: &Typed) -> Result<Option<BTreeSet<Scope>>, Problem> {
     }
 }
 
-async fn delete(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<Reply> {
+async fn delete(app: &App, recorder: &Recorder, user: &User, form: &FormValues) -> Result<Reply> {
     let key = form.read(|fields| fields.text("keyId", KeyId::parse))?;
     app.keys.revoke(recorder, &user.organization, user.manages_keys_of(), key).await?;
     Ok(redirect_to(HERE, "deleted"))

@@ -7,7 +7,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, Public, Route, Typed,
+        Call, Fault, FormValues, Public, Route,
         page::{Field, Form, Page, visible, warning},
     },
     timestamp::Timestamp,
@@ -43,7 +43,7 @@ pub(crate) fn submit() -> Route<App> {
         .faults(&[Fault::TooMany])
 }
 
-async fn get_page(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, _: Call<()>, link: FormValues) -> Result<Page> {
     if !link.has("token") {
         return Ok(ask(&link, None));
     }
@@ -53,7 +53,7 @@ async fn get_page(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     }
 }
 
-async fn fill_in(app: Arc<App>, call: Call<(), Recorder>, form: Typed) -> Result<Page> {
+async fn fill_in(app: Arc<App>, call: Call<(), Recorder>, form: FormValues) -> Result<Page> {
     if !form.has("token") {
         return request(&app, &call, &form).await;
     }
@@ -72,7 +72,7 @@ async fn fill_in(app: Arc<App>, call: Call<(), Recorder>, form: Typed) -> Result
     }
 }
 
-async fn request(app: &App, call: &Call<(), Recorder>, form: &Typed) -> Result<Page> {
+async fn request(app: &App, call: &Call<(), Recorder>, form: &FormValues) -> Result<Page> {
     let requested = async {
         let email = form.read(|fields| fields.text("email", Email::parse))?;
         app.resets.request(&email, call.client, &call.base, Timestamp::now()).await
@@ -85,12 +85,12 @@ async fn request(app: &App, call: &Call<(), Recorder>, form: &Typed) -> Result<P
 }
 
 /// Returns the user whose password the link resets, and the link's token.
-async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
+async fn holder(app: &App, link: &FormValues) -> Result<(User, Token)> {
     let token = Token::parse(link.get("token")).ok_or(Error::InvalidToken)?;
     Ok((app.resets.user(&token, Timestamp::now()).await?, token))
 }
 
-fn ask(form: &Typed, error: Option<Error>) -> Page {
+fn ask(form: &FormValues, error: Option<Error>) -> Page {
     let form = Form {
         button: "Send reset link",
         fields: &[Field::email("email", "Email", "username", form.get("email"))],

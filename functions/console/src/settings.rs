@@ -14,7 +14,7 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
     http::{
-        Call, DID, Fault, Reply, Route, Typed, VerifiedPerson,
+        Call, DID, Fault, FormValues, Reply, Route, VerifiedPerson,
         page::{Field, Form, Page, visible},
     },
     issue::Problem,
@@ -79,11 +79,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller, Sent::link(link)).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let done = match form.get("action") {
         RESUME => resume(&app, &call.recorder, &call.caller, &call.base).await.map(|()| "resumed"),
         RENAME => rename(&app, &call.recorder, &call.caller, &form).await.map(|()| "renamed"),
@@ -96,7 +96,7 @@ async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Re
     }
 }
 
-async fn save(app: &App, recorder: &Recorder, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+async fn save(app: &App, recorder: &Recorder, user: &User, form: &FormValues, base: &BaseUrl) -> Result<()> {
     let current = app.organizations.get(&user.organization).await?.debug_notification_email;
     let change = form.read(|fields| {
         let address = fields.text("debugNotificationEmail", Email::parse);
@@ -120,13 +120,13 @@ async fn resume(app: &App, recorder: &Recorder, user: &User, base: &BaseUrl) -> 
     app.settings.change(recorder, &user.organization, Some(user), change, base).await.map(drop)
 }
 
-async fn rename(app: &App, recorder: &Recorder, user: &User, form: &Typed) -> Result<()> {
+async fn rename(app: &App, recorder: &Recorder, user: &User, form: &FormValues) -> Result<()> {
     user.check_manages()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
     app.organizations.rename(recorder, &app.users, user, &name).await.map(drop)
 }
 
-async fn require(app: &App, recorder: &Recorder, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+async fn require(app: &App, recorder: &Recorder, user: &User, form: &FormValues, base: &BaseUrl) -> Result<()> {
     let is_off = form.read(|fields| fields.text("requireTwoFactor", is_off))?;
     user.check_owner()?;
     if !user.has_two_factor {

@@ -15,7 +15,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
-        Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
+        Call, Fault, FormValues, Reason, Reply, Route, SignedIn, Visitor,
         cookies::{cleared_cookie, finished_cookies, pending_cookies, session_cookie},
         page::{Page, TICKED},
     },
@@ -111,11 +111,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<Option<SignedIn>>, link: FormValues) -> Result<Page> {
     page(&app, &call, &link).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: FormValues) -> Result<Reply> {
     match form.get("action") {
         "code" => enter(&app, &call, &form, Entered::Code(form.get("code"))).await,
         "backup-code" => enter(&app, &call, &form, Entered::BackupCode(form.get("backupCode"))).await,
@@ -127,7 +127,7 @@ async fn post_form(app: Arc<App>, call: Call<Option<SignedIn>, Recorder>, form: 
     }
 }
 
-async fn page<R>(app: &App, call: &Call<Option<SignedIn>, R>, link: &Typed) -> Result<Page> {
+async fn page<R>(app: &App, call: &Call<Option<SignedIn>, R>, link: &FormValues) -> Result<Page> {
     let login = match request(link) {
         None => None,
         Some(request) => match find(app, request).await {
@@ -145,7 +145,7 @@ async fn page<R>(app: &App, call: &Call<Option<SignedIn>, R>, link: &Typed) -> R
     })
 }
 
-async fn sign_in(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
+async fn sign_in(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Reply> {
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
     match app.sign_ins.sign_in(&call.recorder, address, password, &call.device(), Timestamp::now()).await {
         Ok(SignIn::Done(_, token)) => Ok(started(form, vec![session_cookie(&call.base, &token)])),
@@ -159,7 +159,7 @@ async fn sign_in(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Type
 async fn enter(
     app: &App,
     call: &Call<Option<SignedIn>, Recorder>,
-    form: &Typed,
+    form: &FormValues,
     entered: Entered<'_>,
 ) -> Result<Reply> {
     let finished = async {
@@ -177,14 +177,14 @@ async fn enter(
 }
 
 /// Continues after a sign-in, with the fields of a form that was submitted before the sign-in, if any.
-fn started(form: &Typed, cookies: Vec<String>) -> Reply {
+fn started(form: &FormValues, cookies: Vec<String>) -> Reply {
     match saved_form::read(form, console(form.get("next"))) {
         Some(page) => Reply::page(page, cookies),
         None => on(form, cookies),
     }
 }
 
-async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Reply> {
     let proposed = Slug::proposed(form.get("organizationName"));
     let form = &form.clone().or_value("organizationSlug", proposed.as_ref().map_or("", Slug::as_str));
     let founded = async {
@@ -203,7 +203,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Type
 }
 
 /// Removes the issue about `debugNotificationEmail` if that field was left empty: the issue about `email` covers it.
-fn without_default(form: &Typed, mut error: Error) -> Error {
+fn without_default(form: &FormValues, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
     }
@@ -211,7 +211,7 @@ fn without_default(form: &Typed, mut error: Error) -> Error {
 }
 
 /// Says why a slug is needed although the field is optional, if none follows from the organization's name.
-fn without_slug(form: &Typed, mut error: Error) -> Error {
+fn without_slug(form: &FormValues, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("organizationSlug")) {
         let mut is_first = true;
         issues.retain(|issue| issue.path != ["organizationSlug"] || std::mem::take(&mut is_first));
@@ -222,7 +222,7 @@ fn without_slug(form: &Typed, mut error: Error) -> Error {
     error
 }
 
-async fn sign_out(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Reply> {
+async fn sign_out(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Reply> {
     if let Some(token) = call.session() {
         app.sessions.end(&call.recorder, &token, Timestamp::now()).await?;
     }
@@ -233,7 +233,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typ
 ///
 /// The checkbox prevents clickjacking: another site can place this page under the pointer of a user who is about to
 /// click, but cannot cause clicks on two different targets.
-async fn approve(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Page> {
+async fn approve(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
     visitor.user.check_two_factor()?;
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
@@ -253,7 +253,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Type
 }
 
 /// Sends the visitor another email with a link that confirms their address, unless it is already confirmed.
-async fn verify(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &Typed) -> Result<Page> {
+async fn verify(app: &App, call: &Call<Option<SignedIn>, Recorder>, form: &FormValues) -> Result<Page> {
     let Some(visitor) = call.caller.as_ref().filter(|visitor| !visitor.user.email_verified) else {
         return page(app, call, form).await;
     };
@@ -270,7 +270,7 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
 }
 
 /// Redirects after a sign-in: to the client's request, to the page that the visitor opened before, or to the console.
-fn on(form: &Typed, cookies: Vec<String>) -> Reply {
+fn on(form: &FormValues, cookies: Vec<String>) -> Reply {
     if request(form).is_some() {
         return again(form, cookies);
     }
@@ -278,6 +278,6 @@ fn on(form: &Typed, cookies: Vec<String>) -> Reply {
 }
 
 /// Redirects to the same page with a `GET`, so a reload does not resubmit the form.
-fn again(form: &Typed, cookies: Vec<String>) -> Reply {
+fn again(form: &FormValues, cookies: Vec<String>) -> Reply {
     Reply::Redirect { to: address(form, mode(form)), cookies }
 }

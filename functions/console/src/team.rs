@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, DID, Fault, MAX_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, FormValues, MAX_LISTED, Person, Reason, Reply, Route, SignedIn,
         page::{Choice, Field, Page, visible},
     },
     id::{InvitationId, UserId},
@@ -86,12 +86,12 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
 /// The caller has a session, so they may make members owners, which an API key may not.
-async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
         (Err(error), _) => Err(error),
@@ -107,7 +107,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -
     }
 }
 
-async fn change_role(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn change_role(app: &App, recorder: &Recorder, owner: &User, form: &FormValues) -> Result<&'static str> {
     let (member, role) = form.read(|fields| {
         let member = fields.text("memberId", UserId::parse);
         let role = fields.text("role", parse_role);
@@ -117,7 +117,7 @@ async fn change_role(app: &App, recorder: &Recorder, owner: &User, form: &Typed)
     Ok("role")
 }
 
-async fn remove(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn remove(app: &App, recorder: &Recorder, owner: &User, form: &FormValues) -> Result<&'static str> {
     let member = form.read(|fields| fields.text("memberId", UserId::parse))?;
     let organization = app.organizations.get(&owner.organization).await?;
     let removed = app.departures.remove(recorder, owner, &MemberIdOrEmail::Id(member)).await?;
@@ -125,7 +125,7 @@ async fn remove(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> R
     Ok("removed")
 }
 
-async fn invite(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<&'static str> {
+async fn invite(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<&'static str> {
     let (email, role) = form.read(|fields| {
         let email = fields.text("email", Email::parse);
         let role = fields.text("role", parse_role);
@@ -135,7 +135,7 @@ async fn invite(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Res
     Ok("invited")
 }
 
-async fn cancel(app: &App, recorder: &Recorder, owner: &User, form: &Typed) -> Result<&'static str> {
+async fn cancel(app: &App, recorder: &Recorder, owner: &User, form: &FormValues) -> Result<&'static str> {
     let invitation = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
     app.invitations.cancel(recorder, owner, invitation).await?;
     Ok("canceled")

@@ -14,7 +14,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
-        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, FormValues, Person, Reply, Route, SignedIn,
         cookies::session_cookie,
         page::{Field, Form, Page, warning},
     },
@@ -73,11 +73,11 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let done = match form.get("action") {
         "enable" => enable(&app, &call, &form).await,
         "verify" => verify(&app, &call, &form).await,
@@ -89,18 +89,18 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -
     Ok(page(&app, &call.caller.user, Sent::refused(form, error)?).await?.into())
 }
 
-fn password(form: &Typed) -> Result<Guess> {
+fn password(form: &FormValues) -> Result<Guess> {
     form.read(|fields| fields.text("password", |text| Ok(Guess::new(text))))
 }
 
-async fn enable(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn enable(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
     let enrollment = app.two_factor.enroll(user, &app.sign_ins, password, Timestamp::now()).await?;
     Ok(to_scan(&enrollment).into())
 }
 
 /// Enables the second factor. The backup codes are generated now, so the page can show them once they are valid.
-async fn verify(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn verify(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, codes) = (&call.caller.user, BackupCodes::generate());
     let entered = Entered::Code(form.get("code"));
     let device = call.device();
@@ -118,7 +118,7 @@ async fn verify(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Res
     })
 }
 
-async fn renew(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn renew(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
     let (device, now) = (call.device(), Timestamp::now());
     let codes =
@@ -126,7 +126,7 @@ async fn renew(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Resu
     Ok(new_codes("Your new backup codes", &codes).into())
 }
 
-async fn disable(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn disable(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let password = form.read(|fields| {
         let password = fields.text("password", |text| Ok(Guess::new(text)));
         let sure = fields.text("sure", tick);

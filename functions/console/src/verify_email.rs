@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, Public, Reply, Route, Typed,
+        Call, Fault, FormValues, Public, Reply, Route,
         page::{Form, Page},
     },
     timestamp::Timestamp,
@@ -57,11 +57,11 @@ pub(crate) fn submit(path: &'static str) -> Route<App> {
 }
 
 /// The address to redirect to after the confirmation, if it is trusted.
-fn callback<R>(call: &Call<(), R>, link: &Typed) -> Option<Url> {
+fn callback<R>(call: &Call<(), R>, link: &FormValues) -> Option<Url> {
     call.trusted_url(link.get("callbackURL"))
 }
 
-async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
+async fn ask(app: Arc<App>, call: Call<()>, link: FormValues) -> Result<Page> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link()) };
     let user = match app.verifications.link(&token, Timestamp::now()).await? {
         LinkState::Valid(user) => user,
@@ -85,14 +85,14 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     Ok(Page::new("Confirm your email address", content).redirects_to(origin))
 }
 
-async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
+async fn ask_person(app: Arc<App>, call: Call<()>, link: FormValues) -> Result<Page> {
     if call.takes_html() {
         return ask(app, call, link).await;
     }
     Err(Error::ConfirmationRequired { page: format!("{}/verify-email", call.base) })
 }
 
-async fn confirm(app: Arc<App>, call: Call<(), Recorder>, link: Typed) -> Result<Reply> {
+async fn confirm(app: Arc<App>, call: Call<(), Recorder>, link: FormValues) -> Result<Reply> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link().into()) };
     let user = match app.verifications.verify(&call.recorder, &token, &app.organizations, Timestamp::now()).await {
         Ok(LinkState::Valid(user)) => user,

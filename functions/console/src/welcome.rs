@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, FormValues, Person, Reply, Route, SignedIn,
         page::{Field, Form, Page},
     },
     timestamp::Timestamp,
@@ -66,12 +66,12 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
+async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Reply> {
     let is_early = link.get("did") == UNCONFIRMED;
     Ok(page(&app, &call.caller.user, is_early, Sent::link(link)))
 }
 
-async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -> Result<Reply> {
+async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => account::verify(&app, &call, HERE).await,
         REPLACE => replace(&app, &call, &form).await,
@@ -83,7 +83,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: Typed) -
 
 /// Sends the confirmation email to a different address. The response and its timing are the same whether or not that
 /// address has an account.
-async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &Typed) -> Result<Reply> {
+async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;
     if user.email_verified || !user.chose_email {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Call as _, deliveries::Resend};
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, Calls, IdempotencyKey},
+    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
@@ -19,7 +19,7 @@ const ROUTE: &str = Resend::PATH;
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        calls: Calls,
+        calls: RememberedCalls,
         log: Log,
         queue: SharedQueue,
     }

@@ -310,7 +310,7 @@ impl App {
 
     /// Erases what the log has of a delivery whose endpoint does not keep it.
     async fn forget(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
-        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.of_unkept(delivery).await
+        Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }.erase_unkept(delivery).await
     }
 
     async fn apply_outcome(

@@ -47,10 +47,10 @@ pub(crate) struct FailedJobs {
 type Notice = (WorkflowKey, Failing);
 
 /// The organization to email, or the reason why it is not emailed.
-enum Audience {
-    Told(Box<Organization>, Consent),
+enum Recipient {
+    Emailed(Box<Organization>, Consent),
     /// Why the organization is not emailed.
-    Not(&'static str),
+    NotEmailed(&'static str),
 }
 
 impl FailedJobs {
@@ -90,9 +90,9 @@ impl FailedJobs {
         if due.is_empty() {
             return told;
         }
-        let sent = match self.audience(&tenant).await {
-            Ok(Audience::Told(organization, consent)) => self.mail_all(&organization, consent, due, now, end).await,
-            Ok(Audience::Not(reason)) => self.drop_all(&tenant, due, reason).await,
+        let sent = match self.recipient(&tenant).await {
+            Ok(Recipient::Emailed(organization, consent)) => self.mail_all(&organization, consent, due, now, end).await,
+            Ok(Recipient::NotEmailed(reason)) => self.drop_all(&tenant, due, reason).await,
             // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
             Err(error) => {
                 not_sent(&tenant, &due, &error);
@@ -138,20 +138,22 @@ impl FailedJobs {
 
     /// Finds the recipient. The owners choose the address, which may belong to another person, so at least one owner
     /// must have verified their own address.
-    async fn audience(&self, tenant: &TenantId) -> Result<Audience> {
-        let Some(organization) = self.organizations.find(tenant).await? else { return Ok(Audience::Not("deleted")) };
+    async fn recipient(&self, tenant: &TenantId) -> Result<Recipient> {
+        let Some(organization) = self.organizations.find(tenant).await? else {
+            return Ok(Recipient::NotEmailed("deleted"));
+        };
         if organization.disable_job_failure_notifications {
-            return Ok(Audience::Not("disabled"));
+            return Ok(Recipient::NotEmailed("disabled"));
         }
         if !self.members.has_verified_owner(tenant).await? {
-            return Ok(Audience::Not("unverified"));
+            return Ok(Recipient::NotEmailed("unverified"));
         }
         if self.mailer.suppressed(&organization.debug_notification_email).await?.is_some() {
-            return Ok(Audience::Not("suppressed"));
+            return Ok(Recipient::NotEmailed("suppressed"));
         }
         Ok(match self.recipients.consent(&organization).await? {
-            Consent::Stopped => Audience::Not("stopped"),
-            consent => Audience::Told(Box::new(organization), consent),
+            Consent::Stopped => Recipient::NotEmailed("stopped"),
+            consent => Recipient::Emailed(Box::new(organization), consent),
         })
     }
 

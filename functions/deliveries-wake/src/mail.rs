@@ -145,7 +145,8 @@ fn recovered(failures: &FailedDeliveries) -> &'static str {
 
 /// Describes what happens while the endpoint is failing, and when it will be disabled.
 fn failing(notice: &Notice, disable_after: Duration) -> String {
-    let end = notice.health.failed_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
+    let end =
+        notice.health.first_failed_at.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
     let end = end.map_or_else(String::new, |end| {
         let end = end.readable();
         format!(
@@ -204,7 +205,7 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, has_agreed: bool) -> Vec<
     facts.push(("Endpoint ID", notice.endpoint.to_string()));
     let since = notice.failing_since.or(notice.health.told_since.filter(|_| notice.is_recovery()));
     facts.extend(since.map(|since| ("First failed attempt", since.readable())));
-    facts.extend(notice.health.failed_since.map(|since| ("First permanent failure", since.readable())));
+    facts.extend(notice.health.first_failed_at.map(|since| ("First permanent failure", since.readable())));
     facts.extend(notice.disabled.map(|(at, _)| ("Disabled", at.readable())));
     if notice.is_recovery() {
         facts.extend(notice.health.healthy_at.map(|at| ("Works since", at.readable())));
@@ -218,7 +219,7 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, has_agreed: bool) -> Vec<
     if failures.pending > 0 {
         facts.push(("Pending deliveries", format!("{} or more", failures.pending)));
     }
-    if notice.health.failed_since.is_some() {
+    if notice.health.first_failed_at.is_some() {
         facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
     }
     if let Some(newest) = &failures.newest {

@@ -103,7 +103,7 @@ impl Notices {
     async fn announce(&self, tenant: &TenantId, notice: &Notice, failures: &FailedDeliveries) -> Result<()> {
         let now = Timestamp::now();
         // The index may not contain the first permanent failure yet.
-        let count = failures.count.max(usize::from(notice.health.failed_since.is_some()));
+        let count = failures.count.max(usize::from(notice.health.first_failed_at.is_some()));
         let last = failures.last().map(|attempt| attempt.outcome.as_ref());
         let reason = last.or(notice.last_error.as_ref().map(|error| error.reason.as_str()));
         let failures = Failures { count, pending: failures.pending, reason, newest: failures.newest.as_ref() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, page::Page},
+    http::{Call, Fault, FormValues, Function, NoCallers, Public, Reply, Route, page::Page},
     presentation::docs::{Docs, INDEX, QUICK_START, RECEIVING},
 };
 use maud::{Markup, PreEscaped, html};
@@ -56,7 +56,7 @@ async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     show(&app, &call, INDEX)
 }
 
-async fn open(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
+async fn open(app: Arc<App>, call: Call<()>, link: FormValues) -> Result<Reply> {
     show(&app, &call, &format!("{INDEX}/{}", link.get("page")))
 }
 

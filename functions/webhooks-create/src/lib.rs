@@ -8,7 +8,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, Calls, IdempotencyKey},
+    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
@@ -27,7 +27,7 @@ const ROUTE: &str = Create::PATH;
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        calls: Calls,
+        calls: RememberedCalls,
         endpoints: Endpoints,
         destinations: DestinationPolicy = DestinationPolicy::from_env,
         limit: u32 = max_endpoints,

@@ -11,7 +11,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, AttemptResult, Failure, Outcome, Trigger},
-        destination::Target,
+        destination::RequestTarget,
         endpoints::{Gate, SECOND, Shown},
         post::{Client, Content, NoDescriptor, Post, Posted},
     },
@@ -85,7 +85,7 @@ impl Sender {
     /// Posts, and waits for the answer. Returns `None` if the post could not be made.
     async fn post(&self, due: &Due, batch: &Batch) -> Option<Posting> {
         let (began, started) = (Timestamp::now(), Instant::now());
-        let Target { url, keys, headers } = due.target()?;
+        let RequestTarget { url, keys, headers } = due.target()?;
         let content = Content::of(&due.delivery, &due.payload, due.form(), keys, headers);
         let post = Post { tenant: &due.tenant, url, content };
         let mut posting = pin!(self.client.post(post, began));

@@ -13,7 +13,7 @@ use common::{
         delivery::{
             AttemptResult, Body, Delivery, Destination, DueAttempt, Origin, Outcome, Parked, Payload, SHARDS, Trigger,
         },
-        destination::Target,
+        destination::RequestTarget,
         endpoints::{Endpoint, Gate, Gated, Health, Shown},
         event::{JobEvent, PayloadForm},
         log::{HELD_WITH_STATE, Shared},
@@ -95,10 +95,10 @@ impl Due {
     }
 
     /// Returns the URL, secrets and headers for the attempt, or `None` for a deleted, inactive or pull endpoint.
-    pub(crate) fn target(&self) -> Option<Target<'_>> {
+    pub(crate) fn target(&self) -> Option<RequestTarget<'_>> {
         match &self.payload.destination {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
-            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
+            Destination::Callback { url, secret } => Some(RequestTarget { url, keys: secret.into(), headers: None }),
         }
     }
 

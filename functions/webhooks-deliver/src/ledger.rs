@@ -411,7 +411,7 @@ impl Ledger {
                     return Ok(Next::Nothing);
                 }
                 // An earlier process, or this one after a second, may have written the payload.
-                return self.erasure(tenant, now).of_unkept(after).await.map(|()| Next::Nothing);
+                return self.erasure(tenant, now).erase_unkept(after).await.map(|()| Next::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
             Plan::Nothing => return Ok(Next::Nothing),
@@ -422,7 +422,7 @@ impl Ledger {
                 None => return Ok(Next::Nothing),
             },
         };
-        self.erasure(tenant, now).of_unkept(&after).await?;
+        self.erasure(tenant, now).erase_unkept(&after).await?;
         let attempts = after.attempts;
         match after.status {
             Status::Pending if after.is_parked => {
@@ -451,7 +451,7 @@ impl Ledger {
         is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
-        self.erasure(tenant, now).of_unkept(delivery).await?;
+        self.erasure(tenant, now).erase_unkept(delivery).await?;
         if !matches!(delivery.status, Status::Failed | Status::Pending) {
             return Ok(());
         }

@@ -91,7 +91,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let ledger = Ledger::from_env(env, &aws)?;
     let at_once = Places::new(attempts);
-    let sender = Sender { client, drained: at_once.and_as_many(), at_once };
+    let sender = Sender { client, drained: at_once.sibling(), at_once };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
     let retries = Retries::from_env(env, &aws)?;
     Ok(Deliver(Arc::new(App { sender, ledger, notes, retries, in_progress: InProgress::default() })))

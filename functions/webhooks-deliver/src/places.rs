@@ -57,7 +57,7 @@ impl Places {
     }
 
     /// Returns as many places of their own, except that the bounds of endpoints count both.
-    pub(crate) fn and_as_many(&self) -> Self {
+    pub(crate) fn sibling(&self) -> Self {
         Self { endpoints: Arc::clone(&self.endpoints), ..Self::new(self.each) }
     }
 

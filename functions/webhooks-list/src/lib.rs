@@ -56,7 +56,7 @@ fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
         updated_at: view.updated_at.into(),
         previous_secret_expires_at: view.previous_secret_expires_at.filter(|at| now < *at).map(Into::into),
         failing_since: view.health.failing_since(now).map(Into::into),
-        first_failed_delivery_at: view.health.failed_since.map(Into::into),
+        first_failed_delivery_at: view.health.first_failed_at.map(Into::into),
         disabled_at: disabled_at.map(Into::into),
         disabled_reason: disabled_reason.map(Into::into),
         last_asked_at: view.pulled.asked_at.map(Into::into),

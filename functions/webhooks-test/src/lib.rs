@@ -8,7 +8,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, Calls, IdempotencyKey},
+    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
@@ -29,7 +29,7 @@ const ROUTE: &str = Test::PATH;
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
-        calls: Calls,
+        calls: RememberedCalls,
         endpoints: Endpoints,
         log: Log,
         queue: SharedQueue,

@@ -83,7 +83,7 @@ impl Members {
             return Ok((writes.update(parts), None));
         }
         if let Some(other) = self.other_owner(user).await? {
-            return Ok((self.check_owner(writes.update(parts), &other), None));
+            return Ok((self.only_if_owner(writes.update(parts), &other), None));
         }
         let organization = existing(&self.dynamodb, &self.organizations, &user.organization).await?;
         let organization = organization.ok_or(Error::Busy)?;

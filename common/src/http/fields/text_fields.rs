@@ -9,9 +9,9 @@ use crate::{
 
 /// The text fields of a form. They may include passwords, so there is no `Debug`.
 #[derive(Clone)]
-pub struct Typed(Object);
+pub struct FormValues(Object);
 
-impl Typed {
+impl FormValues {
     /// The fields of a form that is shown with stored values.
     pub fn of<'a>(values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         Self(values.into_iter().map(|(name, value)| (name.to_owned(), Json::Text(value))).collect())
@@ -61,10 +61,10 @@ impl Typed {
 
 impl Fields {
     /// Reads the text fields of a form, or of a link to a page, without checks. The page itself reports issues.
-    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
+    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> FormValues {
         for (name, about) in fields {
             self.about(about).note::<String>(name, OPTIONAL);
         }
-        Typed(std::mem::take(&mut self.values))
+        FormValues(std::mem::take(&mut self.values))
     }
 }

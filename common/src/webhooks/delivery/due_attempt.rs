@@ -27,18 +27,18 @@ pub struct DueAttempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Drain {
     /// Of all receivers that are not silent. Its messages are in `slow-deliveries`.
-    Late,
+    Answering,
     /// Of silent receivers. Its messages are in `hanging-deliveries`.
     Silent,
 }
 
 impl Drain {
-    pub const ALL: [Self; 2] = [Self::Late, Self::Silent];
+    pub const ALL: [Self; 2] = [Self::Answering, Self::Silent];
 
     /// The name in messages, keys, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Late => "late",
+            Self::Answering => "late",
             Self::Silent => "silent",
         }
     }

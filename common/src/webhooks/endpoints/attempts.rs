@@ -116,13 +116,13 @@ impl Endpoints {
             .only_if(is_absent_or_before(ERRED_AT, error.at))
             .only_if(is_absent_or_before(HEALTHY_AT, streak.since))
             .only_if(is_absent_or_before(RENEWED_AT, streak.since));
-        let is_told = !streak.is_certain() || health.failed_since.is_some() || health.is_told();
+        let is_told = !streak.is_certain() || health.first_failed_at.is_some() || health.is_told();
         let update = if is_told {
             update
         } else {
             let at = now.max(streak.since.after(LONG.1));
             let update = update.set(NOTICE, text(PENDING)).set(NOTICE_AT, number(at.as_millisecond()));
-            update.remove([NOTICE_TRIES]).only_if(FAILED_SINCE.is_absent())
+            update.remove([NOTICE_TRIES]).only_if(FIRST_FAILED_AT.is_absent())
         };
         update.send(&self.dynamodb, NOTING).await
     }

@@ -42,7 +42,7 @@ pub struct Health {
     /// The failed attempts since the last success, if any.
     pub streak: Option<Streak>,
     /// When a delivery first failed permanently. No attempt has succeeded since.
-    pub failed_since: Option<Timestamp>,
+    pub first_failed_at: Option<Timestamp>,
     /// The start of the failure that the tenant was last notified of; `None` once they have been notified of the
     /// recovery.
     pub told_since: Option<Timestamp>,
@@ -83,7 +83,7 @@ pub(super) const NOTING: &str = "noting the health of an endpoint";
 
 /// Decides the consequence for the endpoint when a delivery has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
-    match health.failed_since {
+    match health.first_failed_at {
         _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
         None => Some(Consequence::Failing),
         Some(since) => {
@@ -117,7 +117,7 @@ impl Health {
         Self {
             gate: Gate::from_item(item),
             streak: record.optional_text(STREAK).and_then(|text| text.parse().ok()),
-            failed_since: time(FAILED_SINCE),
+            first_failed_at: time(FIRST_FAILED_AT),
             told_since: time(TOLD_SINCE),
             healthy_at: time(HEALTHY_AT),
             erred_at: time(ERRED_AT),
@@ -128,7 +128,7 @@ impl Health {
     /// permanently or the [streak](Streak) is long enough. `None` if it is not failing.
     pub fn failing_since(&self, now: Timestamp) -> Option<Timestamp> {
         let first = self.streak.map(|streak| streak.since);
-        match self.failed_since {
+        match self.first_failed_at {
             Some(since) => Some(first.map_or(since, |first| first.min(since))),
             None => first.filter(|_| self.streak.is_some_and(|streak| streak.is_long(now))),
         }
@@ -142,7 +142,7 @@ impl Health {
     /// Whether a success would change the health.
     pub fn is_impaired(&self) -> bool {
         self.streak.is_some()
-            || self.failed_since.is_some()
+            || self.first_failed_at.is_some()
             || self.is_told()
             || matches!(self.gate, Gate::Silent { .. })
     }
@@ -155,7 +155,7 @@ impl Endpoints {
     /// obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let answered =
-            || self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove([STREAK, FAILED_SINCE]);
+            || self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove([STREAK, FIRST_FAILED_AT]);
         let is_told = TOLD_SINCE.exists().and(HEALTHY_AT.is_absent().or(HEALTHY_AT.is_below_that_of(TOLD_SINCE)));
         let recovered = answered()
             .set(NOTICE, text(PENDING))
@@ -166,7 +166,7 @@ impl Endpoints {
             crate::log!("endpoint.recovered", %tenant, endpoint = %id);
             return Ok(());
         }
-        let is_impaired = STREAK.exists().or(FAILED_SINCE.exists()).or(GATE.begins_with(text("silent")));
+        let is_impaired = STREAK.exists().or(FIRST_FAILED_AT.exists()).or(GATE.begins_with(text("silent")));
         answered().only_if(is_impaired).send(&self.dynamodb, NOTING).await.map(drop)
     }
 
@@ -186,7 +186,7 @@ impl Endpoints {
         let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(attempt) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let failed = || {
-            let update = self.change(tenant, id).set_once(FAILED_SINCE, number(attempt.at.as_millisecond()));
+            let update = self.change(tenant, id).set_once(FIRST_FAILED_AT, number(attempt.at.as_millisecond()));
             // The attempt is outdated if the receiver has become healthy since then.
             update.only_if(ACTIVE.equals(boolean(true))).only_if(is_absent_or_before(HEALTHY_AT, attempt.at))
         };
@@ -199,10 +199,10 @@ impl Endpoints {
                 .set(DISABLED_AT, number(now.as_millisecond()))
                 .set(DISABLED_REASON, text(reason));
         }
-        let update = update.only_if(match (consequence, health.failed_since) {
-            (Consequence::Failing, _) => FAILED_SINCE.is_absent(),
+        let update = update.only_if(match (consequence, health.first_failed_at) {
+            (Consequence::Failing, _) => FIRST_FAILED_AT.is_absent(),
             (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
-                FAILED_SINCE.equals(number(since.as_millisecond()))
+                FIRST_FAILED_AT.equals(number(since.as_millisecond()))
             }
             // The endpoint's URL may have been changed, or the endpoint enabled, since then.
             (Consequence::Disabled(_), _) => is_absent_or_before(RENEWED_AT, attempt.at),
@@ -215,7 +215,7 @@ impl Endpoints {
                     None => TOLD_SINCE.is_absent(),
                 });
                 let has_notice = !health.is_told() && update.send(&self.dynamodb, NOTING).await?;
-                has_notice || failed().only_if(FAILED_SINCE.is_absent()).send(&self.dynamodb, NOTING).await?
+                has_notice || failed().only_if(FIRST_FAILED_AT.is_absent()).send(&self.dynamodb, NOTING).await?
             }
             Consequence::Disabled(reason) => {
                 let url = self.get(tenant, id, &[URL]).await?;
@@ -240,10 +240,10 @@ mod tests {
     use crate::webhooks::delivery::{Failure, Outcome, Trigger};
 
     fn after(failing_for: Option<u64>, status: u16, disable_after: u64) -> Option<Consequence> {
-        let failed_since = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
+        let first_failed_at = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
         let failed = Outcome::Failed(Failure::Status(status, None));
         let attempt = Attempt::new(Timestamp::now(), 1, failed, None, Trigger::Schedule);
-        consequence(Health { failed_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
+        consequence(Health { first_failed_at, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
     }
 
     #[test]

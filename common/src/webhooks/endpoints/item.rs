@@ -22,7 +22,7 @@ attributes! { pub(super)
     // The first failed attempts since the last success, which removes them.
     STREAK = "streak",
     // When a delivery first failed permanently. Removed by a success. The name is that of version 0.1.0.
-    FAILED_SINCE = "failing_since",
+    FIRST_FAILED_AT = "failing_since",
     HEALTHY_AT = "healthy_at",
     // The standing of the receiver. Removed by a new URL, and when a user enables the endpoint, at `renewed_at`.
     GATE = "gate", RENEWED_AT = "renewed_at",

@@ -32,7 +32,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DestinationId, Shard, Status},
-        destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
+        destination::{EndpointUrl, Headers, PreviousSecret, RequestTarget, SigningKeys, SigningSecret},
         event::{EventName, PayloadForm},
         log::endings::Endings,
     },
@@ -99,7 +99,7 @@ const ENDPOINTS: Attribute = Attribute("endpoints");
 #[rustfmt::skip]
 const ATTRIBUTES: [Attribute; 19] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, LOG_SHARDS,
-    HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FAILED_SINCE, GATE, ERRED_AT, STREAK, TOLD_SINCE,
+    HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, FIRST_FAILED_AT, GATE, ERRED_AT, STREAK, TOLD_SINCE,
 ];
 
 impl Endpoints {
@@ -225,7 +225,7 @@ impl Endpoints {
         }
         if is_fresh {
             update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(DISABLED);
-            update = update.remove([FAILED_SINCE, INACTIVE_SINCE]);
+            update = update.remove([FIRST_FAILED_AT, INACTIVE_SINCE]);
         }
         if change.active == Some(false) {
             // The endpoint may already have been inactive.
@@ -352,8 +352,8 @@ fn previous_secret(record: &ItemReader<'_>) -> Result<Option<PreviousSecret>> {
 
 impl Endpoint {
     /// The URL, keys and headers for an attempt; `None` for a pull endpoint.
-    pub fn target(&self) -> Option<Target<'_>> {
-        self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
+    pub fn target(&self) -> Option<RequestTarget<'_>> {
+        self.address.url().map(|url| RequestTarget { url, keys: self.keys(), headers: Some(&self.headers) })
     }
 
     /// The keys for signing deliveries.

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{
     index::{IndexHash, Segment, frequent_until, uncovered},
     items::DELIVERY,
-    search::{Cursor, DeliveryPage, Filter, KeyRange, Sought, Stretch, id, merge, moment},
+    search::{Cursor, DeliveryPage, Filter, KeyRange, PartialPage, Sought, id, merge, moment},
     table::Log,
     totals::after,
 };
@@ -95,7 +95,7 @@ impl Log {
             let is_wanted = filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id);
             is_wanted && shards.iter().any(|shard| shard.destination == id.destination)
         };
-        read.push(Stretch { found: indexed.into_iter().filter(is_here).collect(), end: None });
+        read.push(PartialPage { found: indexed.into_iter().filter(is_here).collect(), end: None });
         self.page_of(tenant, merge(read, MAX_STATES, DeliveryId::moment), filter, limit).await
     }
 }
@@ -130,14 +130,14 @@ async fn read_until(
     shard: Shard,
     is_wanted: impl Fn(&DeliveryId) -> bool,
     end: Instant,
-) -> Result<Stretch<DeliveryId>> {
+) -> Result<PartialPage<DeliveryId>> {
     let (mut found, mut start) = (Vec::new(), None);
     loop {
         let page = query_page(query.clone().set_exclusive_start_key(start), PAGE_SIZE, "looking up deliveries").await?;
         found.extend(page.items.iter().filter_map(|item| id(shard, item)).filter(&is_wanted));
         start = page.last;
         if start.is_none() || Instant::now() >= end {
-            return Ok(Stretch { found, end: start.as_ref().and_then(moment).map(str::to_owned) });
+            return Ok(PartialPage { found, end: start.as_ref().and_then(moment).map(str::to_owned) });
         }
     }
 }

@@ -115,7 +115,7 @@ pub(super) struct Sought<'a> {
 }
 
 /// A part of the log, newest first.
-pub(super) struct Stretch<T> {
+pub(super) struct PartialPage<T> {
     pub(super) found: Vec<T>,
     /// The last examined delivery, if there are further deliveries.
     pub(super) end: Option<String>,
@@ -198,13 +198,13 @@ impl Log {
     pub(super) async fn page_of(
         &self,
         tenant: &TenantId,
-        ids: Stretch<DeliveryId>,
+        ids: PartialPage<DeliveryId>,
         filter: &Filter,
         limit: usize,
     ) -> Result<DeliveryPage> {
         let known = self.known(tenant, &ids.found).await?;
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
-        let page = merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment());
+        let page = merge(vec![PartialPage { found, end: ids.end }], limit, |delivery| delivery.id.moment());
         Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
     }
 
@@ -279,18 +279,18 @@ async fn read_newest<T>(
     limit: Option<usize>,
     read: impl Fn(DeliveryId, &Item) -> Result<T>,
     moment_of: impl Fn(&T) -> String,
-) -> Result<Vec<Stretch<T>>> {
+) -> Result<Vec<PartialPage<T>>> {
     let few = |limit: usize| (2 * limit).div_ceil(queries.len().max(1)).clamp(MIN_SHARD_READ.min(most), most);
     let mut size = limit.map_or(most, few);
     let mut open: Vec<_> = queries.into_iter().map(|(shard, query)| (shard, query, Vec::new())).collect();
-    let mut complete: Vec<Stretch<T>> = Vec::new();
+    let mut complete: Vec<PartialPage<T>> = Vec::new();
     loop {
         let calls = open.into_iter().map(async |(shard, query, mut found)| {
             let page = query_page(query.clone().scan_index_forward(false), size, "listing deliveries").await?;
             let ids = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
             found.extend(ids.map(|(id, item)| read(id, item)).collect::<Result<Vec<_>>>()?);
             let end = page.last.as_ref().and_then(moment).map(str::to_owned);
-            Ok::<_, Error>((shard, query.set_exclusive_start_key(page.last), Stretch { found, end }))
+            Ok::<_, Error>((shard, query.set_exclusive_start_key(page.last), PartialPage { found, end }))
         });
         let pages: Vec<_> = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
         let all = complete.iter().chain(pages.iter().map(|(.., stretch)| stretch));
@@ -320,7 +320,7 @@ async fn read_newest<T>(
 
 /// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
 /// most `most` elements.
-pub(super) fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
+pub(super) fn merge<T>(read: Vec<PartialPage<T>>, most: usize, moment: impl Fn(&T) -> String) -> PartialPage<T> {
     // Beyond this point, not all shards have been read.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
     let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
@@ -329,7 +329,7 @@ pub(super) fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -
     let is_longer = found.len() > most;
     found.truncate(most);
     let end = if is_longer { found.last().map(|(at, _)| at.clone()) } else { end };
-    Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
+    PartialPage { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
 fn is_within(range: &KeyRange) -> Condition {
@@ -387,12 +387,12 @@ mod tests {
     }
 
     /// Reads a shard like DynamoDB: the newest entries before `cursor`, at most `most` before the filter is applied.
-    fn read(shard: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
+    fn read(shard: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> PartialPage<u16> {
         let mut newest: Vec<_> = shard.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
         newest.sort_unstable_by(|one, other| other.cmp(one));
         newest.truncate(most);
         let end = if newest.len() == most { newest.last().map(|at| format!("{at:05}")) } else { None };
-        Stretch { found: newest.into_iter().filter(|at| wanted(*at)).collect(), end }
+        PartialPage { found: newest.into_iter().filter(|at| wanted(*at)).collect(), end }
     }
 
     proptest! {

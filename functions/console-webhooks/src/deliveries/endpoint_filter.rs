@@ -4,7 +4,7 @@
 use common::{
     error::{Error, Result},
     http::{
-        Typed,
+        FormValues,
         page::{Field, issues, visible},
     },
     id::EndpointId,
@@ -43,7 +43,7 @@ pub(super) enum Meant<'a> {
 ///
 /// # Errors
 /// No endpoint matches.
-pub(super) fn meant<'a>(link: &Typed, endpoints: &'a [EndpointView]) -> Result<Option<Meant<'a>>> {
+pub(super) fn meant<'a>(link: &FormValues, endpoints: &'a [EndpointView]) -> Result<Option<Meant<'a>>> {
     let text = link.get(ENDPOINT);
     match EndpointId::parse(text.trim()) {
         Ok(id) if id.to_string() == text => return Ok(None),
@@ -67,7 +67,7 @@ pub(super) fn meant<'a>(link: &Typed, endpoints: &'a [EndpointView]) -> Result<O
 }
 
 /// The form's field.
-pub(super) fn field(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
+pub(super) fn field(link: &FormValues, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     let chosen = link.get(ENDPOINT);
     let is_known = chosen.is_empty() || EndpointId::parse(chosen).is_ok();
     if endpoints.len() <= MAX_LISTED && is_known && issues(ENDPOINT, error).is_empty() {
@@ -113,7 +113,7 @@ fn text(endpoint: &EndpointView, texts: &Texts) -> String {
 }
 
 /// The endpoints that a text matches, as links that select one of them.
-pub(super) fn choice(link: &Typed, found: &[&EndpointView]) -> Markup {
+pub(super) fn choice(link: &FormValues, found: &[&EndpointView]) -> Markup {
     let text = clipped(&visible(link.get(ENDPOINT).trim()), MAX_SUGGESTION_LENGTH);
     html! {
         div .notice role="status" {

@@ -2,7 +2,7 @@
 
 use common::{
     error::Error,
-    http::{Typed, page::Field},
+    http::{FormValues, page::Field},
     presentation::times,
     webhooks::{delivery::error_name, endpoints::EndpointView, log::undelivered::Undelivered},
 };
@@ -59,7 +59,7 @@ pub(crate) fn finder() -> Markup {
 }
 
 /// The search form. It keeps the status and the time range, which are set by links.
-pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
+pub(super) fn form(link: &FormValues, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     let names = REASONS.iter().map(|(reason, hint)| (*reason, format!("{}: {hint}", error_name(reason, None))));
     let names: Vec<_> = names.collect();
     let mut reasons = vec![("", "All")];
@@ -107,7 +107,7 @@ fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
 }
 
 /// The statuses with their counts, and the time ranges, as links.
-pub(super) fn tabs(link: &Typed, open: Option<&Undelivered>) -> Markup {
+pub(super) fn tabs(link: &FormValues, open: Option<&Undelivered>) -> Markup {
     let count = |status: &str| {
         let open = open?;
         match status {

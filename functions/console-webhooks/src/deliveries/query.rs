@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     error::Result,
-    http::Typed,
+    http::FormValues,
     id::EndpointId,
     issue::{Problem, parse_name},
     presentation::times::moment,
@@ -63,7 +63,7 @@ pub(super) struct Wanted {
 }
 
 /// Reads the query. Empty fields are ignored, because a form submits all its fields.
-pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
+pub(super) fn wanted(link: &FormValues, now: Timestamp) -> Result<Wanted> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
         let status = fields.optional_text("status", parse_name);
@@ -96,7 +96,7 @@ fn parse_range(text: &str) -> Result<Duration, Vec<Problem>> {
     range.ok_or_else(|| vec![Problem::format("Must be 1h, 24h or 7d")])
 }
 
-pub(super) fn is_filtered(link: &Typed) -> bool {
+pub(super) fn is_filtered(link: &FormValues) -> bool {
     FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
 }
 
@@ -108,7 +108,7 @@ pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
 }
 
 /// Returns the address of a page with the same filters, except for those in `other`.
-pub(super) fn address(link: &Typed, other: &[(&str, &str)]) -> String {
+pub(super) fn address(link: &FormValues, other: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::for_suffix(format!("{PATH}?"), PATH.len() + 1);
     let is_other = |name: &str| other.iter().any(|(other, _)| *other == name);
     // `q` already contains the job.

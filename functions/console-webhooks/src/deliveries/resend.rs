@@ -7,7 +7,7 @@ use common::{
     audit::Recorder,
     error::{Conflict, Error, Result},
     http::{
-        Call, Reply, Typed,
+        Call, FormValues, Reply,
         page::{Form, Page},
     },
     id::TenantId,
@@ -97,7 +97,7 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
 /// The link to the page that counts and resends all missed deliveries of the selected endpoint, if this page does not
 /// show all of them.
 pub(super) fn all(
-    link: &Typed,
+    link: &FormValues,
     wanted: Option<&Wanted>,
     found: &DeliveryPage,
     endpoints: &[EndpointView],
@@ -126,7 +126,7 @@ pub(super) fn all(
 }
 
 /// Resends the deliveries in the form and shows them. Those that cannot be resent remain unchanged.
-pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids = ids(&form);
     let mut sent = Vec::new();
@@ -146,7 +146,7 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: Type
 }
 
 /// The page that lists the resent deliveries, in their current state.
-pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Result<Page> {
+pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &FormValues, now: Timestamp) -> Result<Page> {
     let ids = ids(link);
     let console = app.console(tenant, PATH);
     let (endpoints, console, known) =
@@ -181,6 +181,6 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
 }
 
 /// The valid ids in a form or a link.
-fn ids(form: &Typed) -> Vec<DeliveryId> {
+fn ids(form: &FormValues) -> Vec<DeliveryId> {
     form.get(IDS).split(' ').filter_map(|id| DeliveryId::parse(id).ok()).take(LIMIT).collect()
 }

@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     audit::Recorder,
     error::{Error, Result},
-    http::{Call, Reply, Typed, page::TICKED},
+    http::{Call, FormValues, Reply, page::TICKED},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{delivery::DeliveryId, endpoints::EndpointChange},
@@ -23,7 +23,7 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ("sure", "`yes` from the page that confirms resending to a receiver that asked to stop deliveries."),
 ];
 
-pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
         "erase" => erase(&app, &call.recorder, tenant, &id).await,
@@ -40,7 +40,13 @@ async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: &DeliveryI
     Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
 }
 
-async fn resend(app: &App, recorder: &Recorder, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> Result<Reply> {
+async fn resend(
+    app: &App,
+    recorder: &Recorder,
+    tenant: &TenantId,
+    id: &DeliveryId,
+    form: &FormValues,
+) -> Result<Reply> {
     let now = Timestamp::now();
     let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
     if let Some(endpoint) = endpoint(app, tenant, id).await? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::{
     error::{Error, Result},
     http::{
-        DID, Typed,
+        DID, FormValues,
         page::{Form, Page, TICKED, alert, visible},
     },
     id::{EndpointId, TenantId},
@@ -43,7 +43,7 @@ const IN_PROGRESS_TIME: Duration = Duration::from_secs(60);
 const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
 
 /// The delivery in the path.
-pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
+pub(super) fn id(typed: &FormValues) -> Result<DeliveryId> {
     DeliveryId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn page(
     app: &App,
     tenant: &TenantId,
     id: &DeliveryId,
-    link: &Typed,
+    link: &FormValues,
     error: Option<Error>,
 ) -> Result<Page> {
     let now = Timestamp::now();

@@ -7,7 +7,7 @@ use common::{
     audit::Recorder,
     error::{Error, Result},
     http::{
-        Call, Reply, Typed,
+        Call, FormValues, Reply,
         page::{Form, Page, TICKED},
     },
     id::{EndpointId, TenantId},
@@ -73,7 +73,7 @@ const MAX_OVERLAP: Duration = Duration::from_secs(604_800);
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
-pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: Typed) -> Result<Reply> {
+pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
         "test" => test(&app, &call.recorder, tenant, id, &form).await,
@@ -98,7 +98,7 @@ pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: T
 }
 
 /// Sends a test event or a sample of another event, and redirects to its delivery.
-async fn test(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn test(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     let sample = form.clone().without_empty().read(|fields| fields.optional_text("event", parse_event))?;
     let (sample, now) = (sample.unwrap_or(EventName::Test), Timestamp::now());
     let test = Delivery::test(id, now);
@@ -109,7 +109,7 @@ async fn test(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
 }
 
 /// Enables the endpoint. If its receiver asked to stop deliveries, a page asks for confirmation first.
-async fn enable(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn enable(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     if form.get("sure") != TICKED && is_gone(&app.endpoints.view(tenant, id).await?) {
         let to = format!("/console/endpoints/{id}?confirm=activate");
         return Ok(Reply::Redirect { to, cookies: Vec::new() });
@@ -133,7 +133,13 @@ async fn change(
 
 /// Starts a recovery, after confirmation if necessary. If the form requests it, enables the endpoint first, because
 /// nothing is sent to an inactive endpoint.
-async fn recover(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn recover(
+    app: &App,
+    recorder: &Recorder,
+    tenant: &TenantId,
+    id: EndpointId,
+    form: &FormValues,
+) -> Result<Reply> {
     let now = Timestamp::now();
     let wanted = confirmations::wanted(form, now)?;
     let endpoint = app.endpoints.view(tenant, id).await?;
@@ -153,7 +159,7 @@ async fn recover(app: &App, recorder: &Recorder, tenant: &TenantId, id: Endpoint
 
 /// Changes only the settings that differ. A new URL resets the endpoint's health, and requires its headers to be
 /// entered again.
-async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
     let headers = match new.headers {
@@ -190,7 +196,7 @@ async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
 }
 
 /// Rotates to the secret in the form, and shows it.
-async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     let secret = match (form.get("own"), form.get("secret")) {
         // If a form was kept while the user signed in, it no longer contains the secret.
         ("", "") => SigningSecret::generate(),
@@ -250,7 +256,7 @@ async fn end(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId) 
 }
 
 /// Erases the payloads of a period. The page repeats the form if there are more of them than a call erases.
-async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     let (since, until, cursor) = form.clone().without_empty().read(|fields| {
         let (since, until) = (fields.text("since", moment), fields.optional_text("until", moment));
         let cursor = fields.optional_text("cursor", Cursor::parse);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use common::{
     error::{Error, Result},
     http::{
-        Reply, Typed,
+        FormValues, Reply,
         page::{Form, Page, TICKED, alert, visible},
     },
     id::{EndpointId, TenantId},
@@ -39,7 +39,7 @@ pub(super) struct Wanted {
 }
 
 /// Reads a recovery's fields. By default, its period ends now.
-pub(super) fn wanted(form: &Typed, now: Timestamp) -> Result<Wanted> {
+pub(super) fn wanted(form: &FormValues, now: Timestamp) -> Result<Wanted> {
     form.clone().without_empty().read(|fields| {
         let since = fields.text("since", moment);
         let until = fields.optional_text("until", moment);
@@ -109,7 +109,7 @@ pub(super) async fn is_needed(
 }
 
 /// Redirects to the confirmation page for the recovery in a form.
-pub(super) fn ask(id: EndpointId, form: &Typed) -> Reply {
+pub(super) fn ask(id: EndpointId, form: &FormValues) -> Reply {
     let path = format!("/console/endpoints/{id}?");
     let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
     query.append_pair("confirm", "recover");
@@ -119,7 +119,7 @@ pub(super) fn ask(id: EndpointId, form: &Typed) -> Reply {
 }
 
 /// The confirmation page for the recovery in a link.
-pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Typed) -> Result<Page> {
+pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &FormValues) -> Result<Page> {
     let now = Timestamp::now();
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
     let back = format!("/console/endpoints/{id}");

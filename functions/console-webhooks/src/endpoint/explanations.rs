@@ -81,7 +81,7 @@ fn failing(app: &App, known: &Known, attempts: usize, since: Timestamp, now: Tim
         @if known.is_pending() {
             " " (counted(known.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt."
         }
-        @if let Some(failed) = known.endpoint.health.failed_since {
+        @if let Some(failed) = known.endpoint.health.first_failed_at {
             " First permanent failure " (times::when(failed, now)) "."
             @if !app.disable_after.is_zero() {
                 @let end = failed.after(app.disable_after);

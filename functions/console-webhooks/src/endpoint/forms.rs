@@ -3,7 +3,7 @@
 use common::{
     error::Error,
     http::{
-        Typed,
+        FormValues,
         page::{Field, Form, issues, visible},
     },
     presentation::times,
@@ -29,7 +29,7 @@ const OVERLAPS: [(&str, &str); 3] = [
 
 /// A rejected form, with the reason.
 pub(super) struct Refused<'a> {
-    pub(super) form: &'a Typed,
+    pub(super) form: &'a FormValues,
     pub(super) error: Error,
 }
 

@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     error::{Conflict, Error, Result},
     http::{
-        Call, Reply, Typed,
+        Call, FormValues, Reply,
         page::{Page, alert, visible},
     },
     id::EndpointId,
@@ -48,7 +48,7 @@ const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 
 /// Returns the id in the path.
-pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
+pub(super) fn id(typed: &FormValues) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn page<R>(
     app: &App,
     call: &Call<User, R>,
     id: EndpointId,
-    link: &Typed,
+    link: &FormValues,
     refused: Option<Refused<'_>>,
 ) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());

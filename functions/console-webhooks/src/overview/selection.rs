@@ -2,7 +2,7 @@
 
 use common::{
     http::{
-        Typed,
+        FormValues,
         page::{Field, visible},
     },
     timestamp::Timestamp,
@@ -38,7 +38,7 @@ pub(super) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// Reads a link. Unknown states and pages select all endpoints and the first page.
-    pub(super) fn of(link: &'a Typed) -> Self {
+    pub(super) fn of(link: &'a FormValues) -> Self {
         let page = link.get("page").parse().unwrap_or(1);
         Self { text: link.get("q").trim(), state: Stored::parse(link.get("state")), page }
     }

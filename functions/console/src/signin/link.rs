@@ -3,7 +3,7 @@
 use common::{
     accounts::{cli_logins::parse_secret, token::Token},
     error::{Error, Result},
-    http::Typed,
+    http::FormValues,
     id::CliLoginId,
 };
 use url::form_urlencoded;
@@ -11,7 +11,7 @@ use url::form_urlencoded;
 pub(super) const NO_REQUEST: Error = Error::NotFound("Sign-in request not found");
 
 /// The client's request that the page shows, if there is one.
-pub(super) fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
+pub(super) fn request(form: &FormValues) -> Option<Result<(CliLoginId, Token)>> {
     if !form.has("cliLoginId") && !form.has("cliLoginSecret") {
         return None;
     }
@@ -22,7 +22,7 @@ pub(super) fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
 
 /// The page that the visitor opened before signing in. A link can contain any value, so only console and invitation
 /// paths are accepted. This prevents redirects to other sites and to prefilled forms.
-pub(super) fn next(form: &Typed) -> Option<&str> {
+pub(super) fn next(form: &FormValues) -> Option<&str> {
     let next = form.get("next");
     if next.starts_with("/invite?") && is_plain(next) { Some(next) } else { console(next) }
 }
@@ -43,12 +43,12 @@ fn is_plain(address: &str) -> bool {
 }
 
 /// The mode, if it is known. A link can contain any value.
-pub(super) fn mode(form: &Typed) -> &'static str {
+pub(super) fn mode(form: &FormValues) -> &'static str {
     ["signin", "signup"].into_iter().find(|mode| form.get("mode") == *mode).unwrap_or_default()
 }
 
 /// The address of the page in this mode, relative to itself.
-pub(super) fn address(form: &Typed, mode: &str) -> String {
+pub(super) fn address(form: &FormValues, mode: &str) -> String {
     let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
     let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
     let values = [("mode", mode), id, secret, ("next", next(form).unwrap_or_default())];
@@ -57,7 +57,7 @@ pub(super) fn address(form: &Typed, mode: &str) -> String {
 }
 
 /// The hidden fields of the form for `action`.
-pub(super) fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 5] {
+pub(super) fn hidden<'a>(form: &'a FormValues, action: &'static str) -> [(&'static str, &'a str); 5] {
     let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
     [("action", action), ("mode", mode(form)), id, secret, ("next", next(form).unwrap_or_default())]
 }

@@ -5,7 +5,7 @@ use common::{
     accounts::{cli_logins::CliLogin, users::User},
     error::{Conflict, Error},
     http::{
-        Call, LOST, SignedIn, Typed,
+        Call, FormValues, LOST, SignedIn,
         page::{Field, Form, Page, beside, facts, warning},
     },
     timestamp::Timestamp,
@@ -15,7 +15,7 @@ use maud::{Markup, Render, html};
 use super::link::{address, hidden, request};
 use crate::app::App;
 
-pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>, kept: &str) -> Page {
+pub(super) fn sign_in_form(app: &App, form: &FormValues, for_client: bool, error: Option<Error>, kept: &str) -> Page {
     let [action, mode, id, secret, next] = hidden(form, "sign-in");
     let sign_in = Form {
         button: "Sign in",
@@ -46,7 +46,7 @@ pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Opt
 }
 
 /// The second step of a sign-in. Its forms carry the same values as the first step.
-pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
+pub(super) fn code_form(form: &FormValues, error: Option<Error>) -> Page {
     let is_backup = form.get("action") == "backup-code";
     let [_, mode, id, secret, next] = hidden(form, "");
     let kept = ("kept", form.get("kept"));
@@ -80,7 +80,7 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
     Page::new("Enter your code", content).refused(error)
 }
 
-pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Page {
+pub(super) fn sign_up_form(app: &App, form: &FormValues, error: Option<Error>) -> Page {
     let shown = match &error {
         Some(taken @ Error::Conflict(Conflict::SlugTaken(_))) => Some(beside("organizationSlug", taken)),
         Some(taken @ Error::Conflict(Conflict::EmailTaken)) => Some(beside("email", taken)),
@@ -133,7 +133,7 @@ fn purpose() -> Markup {
     }
 }
 
-pub(super) fn signed_in(user: &User, link: &Typed) -> Page {
+pub(super) fn signed_in(user: &User, link: &FormValues) -> Page {
     let content = html! {
         (facts(&[("Name", user.name.as_str()), ("Email", &user.email.to_string())]))
         @if !user.email_verified {
@@ -147,17 +147,17 @@ pub(super) fn signed_in(user: &User, link: &Typed) -> Page {
 }
 
 /// The button that sends another email with a link.
-fn resend_form(link: &Typed, error: Option<&Error>) -> Markup {
+fn resend_form(link: &FormValues, error: Option<&Error>) -> Markup {
     let hidden = &hidden(link, "verify");
     Form { button: "Resend confirmation email", is_secondary: true, hidden, error, ..Form::default() }.render()
 }
 
-fn sign_out_form(link: &Typed) -> Markup {
+fn sign_out_form(link: &FormValues) -> Markup {
     Form { button: "Sign out", is_secondary: true, hidden: &hidden(link, "sign-out"), ..Form::default() }.render()
 }
 
 /// The page where a user approves a client. Everything that it shows about the request is untrusted.
-pub(super) fn approval<R>(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>, R>, link: &Typed) -> Page {
+pub(super) fn approval<R>(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>, R>, link: &FormValues) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;
     let agent = login.agent.as_deref().unwrap_or("Unknown");
@@ -208,7 +208,7 @@ pub(super) fn approved() -> Page {
 
 /// The page for a user whose address is not confirmed, after a confirmation email was sent, or was not sent because of
 /// `error`.
-pub(super) fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
+pub(super) fn to_confirm(user: &User, form: &FormValues, error: Option<Error>) -> Page {
     let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {
         p { (sent) strong { (user.email_to_verify()) } ". Open the link in the newest one. It works for 24 hours." }

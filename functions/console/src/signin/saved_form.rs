@@ -2,7 +2,7 @@
 
 use common::{
     http::{
-        AGAIN, Typed,
+        AGAIN, FormValues,
         page::{Field, Page, visible},
     },
     timestamp::Timestamp,
@@ -69,7 +69,7 @@ const BUTTONS: [(&str, &str, &str); 23] = [
 ];
 
 /// The page that restores the fields, unless there are none. `back` is the page of the original form.
-pub(super) fn read(form: &Typed, back: Option<&str>) -> Option<Page> {
+pub(super) fn read(form: &FormValues, back: Option<&str>) -> Option<Page> {
     let kept = Some(form.get("kept")).filter(|kept| !kept.is_empty())?;
     let back = back?;
     let fields: Vec<(String, String)> = form_urlencoded::parse(kept.as_bytes()).into_owned().collect();
