@@ -79,8 +79,8 @@ fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
                 .to_owned(),
         },
         Extensible::Known(Status::Failed) => {
-            "No more attempts follow. Once the receiver works, resend this delivery, or \
-                                        recover all deliveries that it missed."
+            "No more attempts follow. Once the receiver works, resend this delivery, or recover all deliveries that it \
+             missed."
                 .to_owned()
         }
         Extensible::Known(Status::Held) if is_active => {

@@ -167,7 +167,7 @@ async fn an_ignored_hangup_does_not_end_a_listener() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     let listen = machine.command(&["listen", "--to", &receiver.url("/")]);
     let mut nohup = Command::new("nohup");
-    nohup.arg(listen.get_program()).args(listen.get_args()).stdin(Stdio::null());
+    nohup.arg(listen.get_program()).args(listen.get_args()).stdin(Stdio::null()).env_clear();
     nohup.envs(listen.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let listener = Listener::of(nohup);
     listener.says("Forwarding to").await;

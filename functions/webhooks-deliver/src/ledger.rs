@@ -307,7 +307,10 @@ impl Ledger {
     /// Writes the rows of late deliveries, before their states. A success is logged even without them.
     async fn put_late_rows(&self, entries: &mut [Entry], now: Timestamp) {
         let rows = new(entries).flat_map(|(number, entry)| {
-            self.log.late_rows(&entry.ended.due.tenant, &entry.after, now).into_iter().map(move |row| (number, row))
+            self.log
+                .backdated_rows(&entry.ended.due.tenant, &entry.after, now)
+                .into_iter()
+                .map(move |row| (number, row))
         });
         let mut unwritten = self.log.put(rows.collect()).await;
         unwritten.retain(|(number, _)| entries.get(*number).is_some_and(|entry| entry.plan != Plan::LogSuccess));
@@ -376,7 +379,7 @@ impl Ledger {
                 if is_here && matches!(entry.written, Err(Error::Busy)) {
                     entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
                     let state = self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now);
-                    let rows = self.log.late_rows(&tenant, &entry.after, now).into_iter().chain([state]);
+                    let rows = self.log.backdated_rows(&tenant, &entry.after, now).into_iter().chain([state]);
                     moved.extend(rows.map(|row| (number, row)));
                     entry.written = Ok(());
                 }

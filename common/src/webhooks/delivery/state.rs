@@ -108,7 +108,8 @@ pub enum AttemptResult {
 }
 
 impl Delivery {
-    /// Whether the fields agree with each other. The log asserts this for every state that it writes or reads.
+    /// Whether the fields agree with each other. In debug builds, the log asserts this for every state that it
+    /// writes or reads.
     pub(in crate::webhooks) fn is_consistent(&self) -> bool {
         (self.next_attempt_at.is_none() || self.status == Status::Pending)
             && (!self.is_parked || self.next_attempt_at.is_some())

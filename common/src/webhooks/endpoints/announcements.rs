@@ -147,7 +147,7 @@ impl Endpoints {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
             let payload = log.payload_rows(tenant, &delivery.id, &payload, now);
-            let late = log.late_rows(tenant, delivery, entered);
+            let late = log.backdated_rows(tenant, delivery, entered);
             payload.into_iter().chain([log.due_row(tenant, delivery, now)]).chain(late)
         });
         log.put_all(rows).await?;

@@ -136,7 +136,7 @@ impl IndexHash {
 
 impl Log {
     /// Builds the rows to write before the state of a delivery that enters the log `now`, if it is late.
-    pub fn late_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
+    pub fn backdated_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
         if !is_backdated(&delivery.id, now) {
             return Vec::new();
         }
@@ -144,7 +144,9 @@ impl Log {
         let workflow = delivery.workflow.as_deref().map(IndexHash::of_workflow);
         let hashes = IndexHash::all_of(&delivery.id, &delivery.job_id, workflow);
         let found = hashes.map(|hash| Row(self.item(key(hash), [], now)));
-        found.chain((delivery.event != EventName::Test).then(|| self.late_row(tenant, &delivery.id, now))).collect()
+        found
+            .chain((delivery.event != EventName::Test).then(|| self.backdated_row(tenant, &delivery.id, now)))
+            .collect()
     }
 
     /// Builds the row that requests the sweep of the tenant, if the delivery, which enters the log `now`, is one of the
@@ -271,14 +273,15 @@ impl Log {
         let wanted = segments.iter().filter(|segment| segment.start <= *range.end() && segment.end >= *range.start());
         let keys = wanted.map(|segment| segment.part(tenant, hash.0 % segment.parts)).collect();
         let late = format!("late/{:016x}/", hash.0);
-        let late_keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.begins_with(text(&late)));
-        let late_rows = query_all(select(self.query(late_keys).consistent_read(true), &[DELIVERY]), FINDING);
-        let (parts, late_rows) = tokio::try_join!(self.get_all(keys), late_rows)?;
+        let backdated_keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.begins_with(text(&late)));
+        let backdated_rows = query_all(select(self.query(backdated_keys).consistent_read(true), &[DELIVERY]), FINDING);
+        let (parts, backdated_rows) = tokio::try_join!(self.get_all(keys), backdated_rows)?;
         let entries = parts.values().filter_map(|part| part.get(ENTRIES.name())?.as_b().ok());
         let entries = entries.flat_map(|entries| entries.as_ref().chunks_exact(ENTRY_BYTES).filter_map(decode));
         let entries = entries.filter(|(found, _)| *found == hash).map(|(_, id)| id);
-        let late_ids = late_rows.iter().filter_map(|row| moment(row)?.strip_prefix(&late)?.parse::<DeliveryId>().ok());
-        Ok(entries.chain(late_ids).filter(|id| range.contains(&id.moment())).collect())
+        let backdated_ids =
+            backdated_rows.iter().filter_map(|row| moment(row)?.strip_prefix(&late)?.parse::<DeliveryId>().ok());
+        Ok(entries.chain(backdated_ids).filter(|id| range.contains(&id.moment())).collect())
     }
 
     /// Deletes the index of a deleted organization.

@@ -293,22 +293,22 @@ async fn read_newest<T>(
             Ok::<_, Error>((shard, query.set_exclusive_start_key(page.last), PartialPage { found, end }))
         });
         let pages: Vec<_> = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let all = complete.iter().chain(pages.iter().map(|(.., stretch)| stretch));
+        let all = complete.iter().chain(pages.iter().map(|(.., page)| page));
         let newest = limit.map(|limit| {
-            let mut moments: Vec<_> = all.flat_map(|stretch| &stretch.found).map(&moment_of).collect();
+            let mut moments: Vec<_> = all.flat_map(|page| &page.found).map(&moment_of).collect();
             moments.sort_unstable_by(|one, other| other.cmp(one));
             moments.into_iter().nth(limit)
         });
         open = Vec::new();
-        for (shard, query, stretch) in pages {
+        for (shard, query, page) in pages {
             // The last of the newest items, if there are enough; without a limit, each shard is read once.
-            let may_be_newer = match (&newest, &stretch.end) {
+            let may_be_newer = match (&newest, &page.end) {
                 (None, _) | (_, None) => false,
                 (Some(last), Some(end)) => last.as_ref().is_none_or(|last| end > last),
             };
-            match may_be_newer && stretch.found.len() < most {
-                true => open.push((shard, query, stretch.found)),
-                false => complete.push(stretch),
+            match may_be_newer && page.found.len() < most {
+                true => open.push((shard, query, page.found)),
+                false => complete.push(page),
             }
         }
         if open.is_empty() {
@@ -318,12 +318,12 @@ async fn read_newest<T>(
     }
 }
 
-/// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
+/// Merges the pages of several shards, newest first, up to the point where all shards have been read. Returns at
 /// most `most` elements.
 pub(super) fn merge<T>(read: Vec<PartialPage<T>>, most: usize, moment: impl Fn(&T) -> String) -> PartialPage<T> {
     // Beyond this point, not all shards have been read.
-    let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
-    let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
+    let end = read.iter().filter_map(|page| page.end.clone()).max();
+    let found = read.into_iter().flat_map(|page| page.found).map(|found| (moment(&found), found));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let is_longer = found.len() > most;
@@ -410,8 +410,8 @@ mod tests {
             let all: Vec<u16> = moments.iter().rev().copied().filter(|at| wanted(*at)).collect();
             let (mut listed, mut cursor) = (Vec::new(), None);
             loop {
-                let stretches = (0..shards).map(|shard| read(&in_shard(shard), cursor, limit + 1 + more, wanted));
-                let page = merge(stretches.collect(), limit, |at| format!("{at:05}"));
+                let pages = (0..shards).map(|shard| read(&in_shard(shard), cursor, limit + 1 + more, wanted));
+                let page = merge(pages.collect(), limit, |at| format!("{at:05}"));
                 prop_assert!(page.found.len() <= limit);
                 listed.extend(page.found);
                 let Some(end) = page.end else { break };

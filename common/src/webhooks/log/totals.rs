@@ -4,9 +4,9 @@
 //! the undelivered deliveries, which are [counted](super::undelivered) at any time. Tests are not counted. The items are
 //! in the partition of the tenant's index:
 //!
-//! - `total/<hour>`: the deliveries of an hour that the segments cover, without late ones, by destination, and the last
-//!   moment that is covered. It is written in the same transaction as a segment.
-//! - `late-at/<moment>/<destination>`: a late delivery. Its state says that it is late, so it is counted once, whether
+//! - `total/<hour>`: the deliveries of an hour that the segments cover, without backdated ones, by destination, and the
+//!   last moment that is covered. It is written in the same transaction as a segment.
+//! - `late-at/<moment>/<destination>`: a backdated delivery. Its state says so, so it is counted once, whether
 //!   it enters the log before or after its segment.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,8 +134,8 @@ impl Log {
         Ok(items.collect())
     }
 
-    /// Builds the row that counts a late delivery.
-    pub(super) fn late_row(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Row {
+    /// Builds the row that counts a backdated delivery.
+    pub(super) fn backdated_row(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Row {
         let key = [partition(tenant), format!("{BACKDATED}{}/{}", id.moment(), id.destination)];
         Row(self.item(key, [], now))
     }
