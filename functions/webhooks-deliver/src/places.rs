@@ -2,8 +2,7 @@
 //!
 //! An organization never has more than `MAX_CONCURRENT_ATTEMPTS` in progress in a process, an endpoint no more than its
 //! ceiling, and all organizations together at most 800: Lambda allows 1,024 file descriptors, and calls to AWS need some.
-//! Drains have as many places of their own, which only a process that handles several batches at once uses beside the
-//! others: `cargo local`, but no process on Lambda.
+//! Drains have as many places of their own; only `cargo local`, which handles several batches at once, uses both.
 //! An attempt without a place waits for half a second, because its invocation waits with it, and is then parked.
 
 use std::{
