@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     name::Extensible,
-    strings::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
+    strings::{EmailAddress, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
 };
 
 names! {
@@ -176,7 +176,7 @@ pub struct Profile {
     /// The name of the user.
     pub name: Name,
     /// The email address for signing in.
-    pub email: Email,
+    pub email: EmailAddress,
 }
 
 /// A user, as shown to themselves.
@@ -187,7 +187,7 @@ pub struct User {
     /// The id of the user.
     pub id: UserId,
     /// The email address for signing in.
-    pub email: Email,
+    pub email: EmailAddress,
     /// The name of the user.
     pub name: Name,
     /// Whether the user has verified their email address.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::strings::{CliLoginId, Email, Secret, Timestamp, UserId};
+use crate::strings::{CliLoginId, EmailAddress, Secret, Timestamp, UserId};
 
 calls! {
     POST "/v1/auth/cliLoginCreate" CliLoginCreate -> CliLoginCreated { required {} optional {} }
@@ -38,7 +38,7 @@ pub enum CliLogin {
         /// The id of the user who approved the request.
         user_id: UserId,
         /// The email address of the user.
-        email: Email,
+        email: EmailAddress,
         /// Always `true`.
         email_verified: bool,
         /// When the session ends.

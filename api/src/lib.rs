@@ -25,7 +25,7 @@ pub mod webhooks;
 pub use call::{Call, Done, MAX_ELEMENTS};
 pub use name::{ClosedSet, Extensible, NotAName};
 pub use strings::{
-    CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, InvitationId, KeyId, LeaseId, Name, RecoveryId,
-    Secret, Slug, TenantId, Timestamp, UserId, WebhookId, Workflow,
+    CliLoginId, Cursor, DeliveryId, Description, EmailAddress, EndpointId, InvitationId, KeyId, LeaseId, Name,
+    RecoveryId, Secret, Slug, TenantId, Timestamp, UserId, WebhookId, Workflow,
 };
 pub use webhooks::{EventFilter, MAX_WORKFLOWS, WorkflowFilter};

@@ -63,7 +63,7 @@ texts! {
         "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"],
     }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
-    Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] } + input {
+    EmailAddress { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] } + input {
         "description": "The local part must be ASCII without quotes, and the domain must contain a dot. The address \
                         is trimmed and stored in lower case."
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     account::{InvitationStatus, KeyKind, Member, Organization, Role, Scope},
     name::Extensible,
-    strings::{Email, InvitationId, KeyId, Name, Slug, TenantId, Timestamp, UserId},
+    strings::{EmailAddress, InvitationId, KeyId, Name, Slug, TenantId, Timestamp, UserId},
 };
 
 calls! {
@@ -14,7 +14,7 @@ calls! {
     GET "/api/auth/organization/list-members" Members -> MembersListed { required {} optional {} }
     GET "/api/auth/organization/list-invitations" Invitations -> Vec<Invitation> { required {} optional {} }
     POST "/api/auth/organization/invite-member" Invite -> Invitation {
-        required { email: Email, role: Role }
+        required { email: EmailAddress, role: Role }
         optional { organization_id = "organizationId": TenantId }
     }
     POST "/api/auth/organization/cancel-invitation" CancelInvitation -> Invitation {
@@ -47,7 +47,7 @@ calls! {
     }
     POST "/v1/tenant/settings" ChangeSettings -> Settings {
         required {}
-        optional { debug_notification_email: Email, disable_job_failure_notifications: bool, require_two_factor: bool }
+        optional { debug_notification_email: EmailAddress, disable_job_failure_notifications: bool, require_two_factor: bool }
     }
 }
 
@@ -154,7 +154,7 @@ pub struct Invitation {
     /// The id of the invitation.
     pub id: InvitationId,
     /// The invited email address.
-    pub email: Email,
+    pub email: EmailAddress,
     /// The role of the new member.
     pub role: Extensible<Role>,
     /// The id of the organization.
@@ -178,7 +178,7 @@ pub struct ReceivedInvitation {
     /// The id of the invitation.
     pub id: InvitationId,
     /// The invited email address, which is the caller's.
-    pub email: Email,
+    pub email: EmailAddress,
     /// The caller's role after accepting.
     pub role: Extensible<Role>,
     /// The id of the organization.
@@ -226,7 +226,7 @@ pub struct Settings {
     /// Whether the emails about failed jobs are turned off.
     pub disable_job_failure_notifications: bool,
     /// The address that gets the emails about failing endpoints and failed jobs.
-    pub debug_notification_email: Email,
+    pub debug_notification_email: EmailAddress,
     /// Whether members must have a second factor.
     pub require_two_factor: bool,
     /// Whether emails are sent to this address, or were stopped because one bounced or was reported as spam.

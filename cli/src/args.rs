@@ -8,8 +8,8 @@ use url::Url;
 
 use self::values::profile;
 pub(crate) use self::{
-    deliveries::{Deliveries, Erasure, List, Named, Recovery},
-    endpoints::{Endpoints, Sought, State},
+    deliveries::{Deliveries, DeliverySelector, Erasure, List, Recovery},
+    endpoints::{EndpointQuery, Endpoints, State},
     events::{Listen, Replay, Send, Trigger, Wait},
     keys::Keys,
     team::{Audit, Settings, Team},

@@ -13,8 +13,8 @@ use url::Url;
 
 use crate::{
     address::is_loopback,
-    failure::{Failure, Refusal},
-    http::{Answer, Http, Missing, proxy_for},
+    failure::{ErrorResponse, Failure},
+    http::{Http, HttpResponse, Missing, proxy_for},
     terminal::shown,
 };
 
@@ -97,7 +97,7 @@ impl Api {
             (false, false) => (Method::POST, serde_json::to_string(fields)),
         };
         let body = body.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
-        let Answer { status, body, retry_after, .. } = self.send(method, C::PATH, body).await?;
+        let HttpResponse { status, body, retry_after, .. } = self.send(method, C::PATH, body).await?;
         if status == 401 {
             return Err(self.not_signed_in());
         }
@@ -129,11 +129,11 @@ impl Api {
     }
 
     /// Sends a request without fields, and returns the response with any status.
-    pub(crate) async fn ask(&self, path: &str) -> Result<Answer, Failure> {
+    pub(crate) async fn ask(&self, path: &str) -> Result<HttpResponse, Failure> {
         self.send(Method::GET, path, String::new()).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<HttpResponse, Failure> {
         let request = self.http.request(method, &self.page(path)).header("accept", "application/json");
         let request = match &self.caller {
             Caller::Anonymous => request,
@@ -171,7 +171,7 @@ pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure
 /// An error response, in either of the API's formats or from API Gateway itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Refused {
+enum ErrorBody {
     Envelope(EnvelopeError),
     Plain(PlainError),
     Gateway { message: String },
@@ -185,19 +185,19 @@ fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
         return failure.hint("Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT.");
     }
     let (code, message, issues, reason) = match serde_json::from_slice(body) {
-        Ok(Refused::Envelope(EnvelopeError { json })) => {
+        Ok(ErrorBody::Envelope(EnvelopeError { json })) => {
             let Details { issues, reason, .. } = json.data.unwrap_or_default();
             (Some(json.code), json.message, issues.unwrap_or_default(), reason)
         }
         // The message includes the first issue.
-        Ok(Refused::Plain(PlainError { code, message, reason, .. })) => (Some(code), message, Vec::new(), reason),
-        Ok(Refused::Gateway { message }) => (None, message, Vec::new(), None),
+        Ok(ErrorBody::Plain(PlainError { code, message, reason, .. })) => (Some(code), message, Vec::new(), reason),
+        Ok(ErrorBody::Gateway { message }) => (None, message, Vec::new(), None),
         Err(_) => (None, format!("The service returned HTTP {status}"), Vec::new(), None),
     };
     let issues: Vec<_> =
         issues.iter().map(|Issue { path, message, .. }| format!("{}: {message}", path.join("."))).collect();
     let message = shown(&if issues.is_empty() { message } else { issues.join("; ") });
-    let failure = Refusal { status, code, reason, retry_after };
+    let failure = ErrorResponse { status, code, reason, retry_after };
     Failure::refused(failure, format!("{}.", message.trim_end_matches('.')))
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// The file, in the platform's configuration folder. Other users of the machine cannot read the file.
 pub(crate) struct Config {
     folder: Option<PathBuf>,
-    kept: Kept,
+    kept: ConfigFile,
     /// The selected profile. Without one, credentials are found by the service's address.
     profile: Option<String>,
 }
@@ -28,7 +28,7 @@ const FILE: &str = "credentials.json";
 const MAX_LOCK_NAME_LENGTH: usize = 200;
 
 #[derive(Default, Deserialize, Serialize)]
-struct Kept {
+struct ConfigFile {
     /// The origin of the latest login.
     #[serde(default)]
     latest: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct PendingLogin {
 }
 
 /// Credentials in the list of `fanfare profiles`.
-pub(crate) struct Known<'a> {
+pub(crate) struct ListedCredentials<'a> {
     pub(crate) profile: Option<&'a str>,
     pub(crate) api: &'a str,
     pub(crate) is_signed_in: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Known<'a> {
 impl Config {
     pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
         // Without a configuration folder, as in some scripts, the key comes from the environment.
-        let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default(), profile }) };
+        let Some(folder) = folder() else { return Ok(Self { folder: None, kept: ConfigFile::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
         let unreadable = |why: String| {
@@ -94,7 +94,7 @@ impl Config {
             // The parser's message may quote a key.
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| unreadable(format!("unexpected content in line {}", error.line())))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ConfigFile::default(),
             Err(error) => return Err(unreadable(error.to_string())),
         };
         Ok(Self { folder: Some(folder), kept, profile })
@@ -120,14 +120,14 @@ impl Config {
     }
 
     /// Returns all credentials, those without a profile first.
-    pub(crate) fn known(&self) -> impl Iterator<Item = Known<'_>> {
-        let services = self.kept.services.iter().map(|(api, service)| Known {
+    pub(crate) fn known(&self) -> impl Iterator<Item = ListedCredentials<'_>> {
+        let services = self.kept.services.iter().map(|(api, service)| ListedCredentials {
             profile: None,
             api,
             is_signed_in: service.key.is_some(),
             is_default: self.kept.latest.as_ref() == Some(api),
         });
-        services.chain(self.kept.profiles.iter().map(|(name, Profile { api, service })| Known {
+        services.chain(self.kept.profiles.iter().map(|(name, Profile { api, service })| ListedCredentials {
             profile: Some(name),
             api,
             is_signed_in: service.key.is_some(),

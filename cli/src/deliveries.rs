@@ -13,7 +13,7 @@ use api::{
 use self::page::{Labels, Rows, filter};
 pub(crate) use self::page::{is_delivered, listed, result};
 use crate::{
-    args::{Deliveries, Erasure, Named, Recovery},
+    args::{Deliveries, DeliverySelector, Erasure, Recovery},
     calls::{Api, MAX_PAGE_SIZE},
     clock,
     failure::Failure,
@@ -77,7 +77,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
 }
 
 /// Finds the id of the given delivery. Fails if the job has several deliveries.
-async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
+async fn id_of(api: &Api, named: DeliverySelector) -> Result<DeliveryId, Failure> {
     if let Some(id) = named.id {
         return ids::delivery(api, &id).await;
     }

@@ -13,7 +13,7 @@ use crate::{
     calls::Api,
     config::Config,
     failure::Failure,
-    http::{Answer, proxy_for, user_agent},
+    http::{HttpResponse, proxy_for, user_agent},
     identity::identity,
     terminal::{cell, print_json, print_line, shown},
 };
@@ -126,7 +126,7 @@ fn proxy(api: &Api) -> Check {
 }
 
 /// Compares this machine's clock with the service's.
-fn clock(answer: &Answer) -> Check {
+fn clock(answer: &HttpResponse) -> Check {
     const NAME: &str = "clock";
     let Some(theirs) = answer.date else { return Check::ok(NAME, "the service did not send its time") };
     let ours = SystemTime::now();

@@ -22,7 +22,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 enum Cause {
     /// The service rejected the call.
-    Refused(Refusal),
+    Refused(ErrorResponse),
     /// The credentials are missing or no longer valid.
     NotSignedIn,
     /// The response was missing or unreadable.
@@ -45,7 +45,7 @@ enum Cause {
 
 /// A rejected call.
 #[derive(Debug, Default)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     /// The HTTP status.
     pub(crate) status: u16,
     /// The code of the error, if any.
@@ -61,13 +61,13 @@ impl Failure {
         Self { cause, message: message.into(), hint: None, is_reported: false }
     }
 
-    pub(crate) fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
+    pub(crate) fn refused(refusal: ErrorResponse, message: impl Into<String>) -> Self {
         Self::new(Cause::Refused(refusal), message)
     }
 
     /// The failure for a call about an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::refused(Refusal { status: 404, ..Refusal::default() }, message)
+        Self::refused(ErrorResponse { status: 404, ..ErrorResponse::default() }, message)
     }
 
     pub(crate) fn not_signed_in(message: impl Into<String>) -> Self {
@@ -116,7 +116,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self.cause {
             Cause::Gone => 0,
-            Cause::Refused(Refusal { status: 404, .. }) => 4,
+            Cause::Refused(ErrorResponse { status: 404, .. }) => 4,
             Cause::Refused(_) | Cause::Local | Cause::Ambiguous => 1,
             Cause::Usage => 2,
             Cause::NotSignedIn => 3,
@@ -131,17 +131,17 @@ impl Failure {
     pub(crate) fn is_passing(&self) -> bool {
         match self.cause {
             Cause::Unreachable => true,
-            Cause::Refused(Refusal { status, .. }) => status == 429 || status >= 500,
+            Cause::Refused(ErrorResponse { status, .. }) => status == 429 || status >= 500,
             _ => false,
         }
     }
 
     pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self.cause, Cause::Refused(Refusal { status: 403, .. }))
+        matches!(self.cause, Cause::Refused(ErrorResponse { status: 403, .. }))
     }
 
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self.cause, Cause::Refused(Refusal { status: 404, .. }))
+        matches!(self.cause, Cause::Refused(ErrorResponse { status: 404, .. }))
     }
 
     pub(crate) fn is_not_signed_in(&self) -> bool {
@@ -177,10 +177,10 @@ impl Failure {
     /// Returns the name of the failure, for programs.
     fn code(&self) -> String {
         match &self.cause {
-            Cause::Refused(Refusal { reason: Some(reason), .. }) => reason.as_str().to_owned(),
-            Cause::Refused(Refusal { code: Some(code), .. }) => shown(&code.to_ascii_lowercase()),
-            Cause::Refused(Refusal { status: 404, .. }) => "not_found".to_owned(),
-            Cause::Refused(Refusal { status, .. }) => format!("http_{status}"),
+            Cause::Refused(ErrorResponse { reason: Some(reason), .. }) => reason.as_str().to_owned(),
+            Cause::Refused(ErrorResponse { code: Some(code), .. }) => shown(&code.to_ascii_lowercase()),
+            Cause::Refused(ErrorResponse { status: 404, .. }) => "not_found".to_owned(),
+            Cause::Refused(ErrorResponse { status, .. }) => format!("http_{status}"),
             Cause::NotSignedIn => "not_signed_in".to_owned(),
             Cause::Unreachable => "unreachable".to_owned(),
             Cause::Local | Cause::Gone => "failed".to_owned(),
@@ -198,7 +198,7 @@ impl Failure {
             return;
         }
         #[derive(Serialize)]
-        struct Shown<'a> {
+        struct PrintedError<'a> {
             code: String,
             message: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,7 +206,7 @@ impl Failure {
         }
         let hint = self.hint.as_deref();
         if is_json {
-            print_note_json(&json!({ "error": Shown { code: self.code(), message: &self.message, hint } }));
+            print_note_json(&json!({ "error": PrintedError { code: self.code(), message: &self.message, hint } }));
             return;
         }
         print_note(&format!("error: {}", self.message));

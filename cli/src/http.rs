@@ -38,7 +38,7 @@ const FAILED_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Http(Client);
 
 /// A response from the service.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     /// The value of `Retry-After`, if any.
@@ -59,7 +59,7 @@ pub(crate) struct Missing {
 
 /// A program's response to a POST.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Posted {
+pub(crate) struct ProgramResponse {
     pub(crate) status: u16,
     /// The beginning of the body, unless the status is 2xx.
     pub(crate) response: Option<String>,
@@ -67,12 +67,12 @@ pub(crate) struct Posted {
 
 /// The network settings from the environment and the command line.
 #[derive(Clone, Default)]
-pub(crate) struct Network {
+pub(crate) struct NetworkSettings {
     /// Certificates that are trusted in addition to the system's certificates.
     trusted: Vec<Certificate>,
 }
 
-impl Network {
+impl NetworkSettings {
     /// Reads the certificates in `cacert`. On systems other than Linux, also reads those in `SSL_CERT_FILE`, which add
     /// to the system's store; on Linux, the variable replaces the system's certificates.
     pub(crate) fn load(cacert: Option<&Path>) -> Result<Self, Failure> {
@@ -142,7 +142,7 @@ impl Http {
     }
 
     /// Sends a request. Fails if the response has more than `most` bytes.
-    pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<Answer, Missing> {
+    pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<HttpResponse, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| missing(&error))? {
@@ -153,16 +153,16 @@ impl Http {
             }
         }
         let (status, headers) = (response.status().as_u16(), response.headers());
-        Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
+        Ok(HttpResponse { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
     /// Sends a request by the rules for deliveries: a 2xx counts as soon as its body is complete or exceeds the limit,
     /// and the beginning of any other response is kept.
-    pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
+    pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<ProgramResponse, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
-            return Ok(Posted { status, response: Some(beginning(response).await) });
+            return Ok(ProgramResponse { status, response: Some(beginning(response).await) });
         }
         let mut left = MAX_RESPONSE_BYTES;
         while left > 0
@@ -170,7 +170,7 @@ impl Http {
         {
             left = left.saturating_sub(part.len());
         }
-        Ok(Posted { status, response: None })
+        Ok(ProgramResponse { status, response: None })
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     /// Posts to a program that answers with these bytes and closes the connection.
-    async fn answered(answer: Vec<u8>) -> Result<Posted, Unanswered> {
+    async fn answered(answer: Vec<u8>) -> Result<ProgramResponse, Unanswered> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
@@ -292,8 +292,8 @@ mod tests {
         posted(&url, Duration::from_secs(5)).await
     }
 
-    async fn posted(url: &str, timeout: Duration) -> Result<Posted, Unanswered> {
-        let http = Network::default().client_of_program(false, Duration::ZERO).expect("a client");
+    async fn posted(url: &str, timeout: Duration) -> Result<ProgramResponse, Unanswered> {
+        let http = NetworkSettings::default().client_of_program(false, Duration::ZERO).expect("a client");
         let request = http.request(Method::POST, url).build().expect("a request");
         http.post(request, timeout).await.map_err(|missing| missing.why)
     }
@@ -301,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn a_success_counts_regardless_of_the_length_of_its_body() {
         let long = [b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n".to_vec(), vec![b'x'; 1_000_000]].concat();
-        assert_eq!(answered(long).await, Ok(Posted { status: 200, response: None }));
+        assert_eq!(answered(long).await, Ok(ProgramResponse { status: 200, response: None }));
         let broken = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec();
         assert_eq!(answered(broken).await, Err(Unanswered::Protocol));
     }
@@ -309,9 +309,12 @@ mod tests {
     #[tokio::test]
     async fn failures_keep_their_beginning_and_redirects_stay() {
         let long = [b"HTTP/1.1 302 Found\r\nlocation: /\r\n\r\n".to_vec(), vec![b'x'; 5_000]].concat();
-        assert_eq!(answered(long).await, Ok(Posted { status: 302, response: Some("x".repeat(STORED_RESPONSE_BYTES)) }));
+        assert_eq!(
+            answered(long).await,
+            Ok(ProgramResponse { status: 302, response: Some("x".repeat(STORED_RESPONSE_BYTES)) })
+        );
         let broken = b"HTTP/1.1 500 Oh\r\ncontent-length: 9\r\n\r\nabc".to_vec();
-        assert_eq!(answered(broken).await, Ok(Posted { status: 500, response: Some("abc".to_owned()) }));
+        assert_eq!(answered(broken).await, Ok(ProgramResponse { status: 500, response: Some("abc".to_owned()) }));
         assert_eq!(answered(Vec::new()).await, Err(Unanswered::Protocol));
     }
 

@@ -37,7 +37,7 @@ use crate::{
     calls::Api,
     config::Config,
     failure::Failure,
-    http::Network,
+    http::NetworkSettings,
     targets::{Target, Targets},
     terminal::print_note,
 };
@@ -55,7 +55,7 @@ const LAST_RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(
     api: &Api,
-    network: &Network,
+    network: &NetworkSettings,
     config: &mut Config,
     listen: Listen,
     is_json: bool,

@@ -45,7 +45,7 @@ use crate::{
     calls::{Api, Caller},
     config::Config,
     failure::Failure,
-    http::Network,
+    http::NetworkSettings,
 };
 
 /// The lifetime of an idle connection to the service.
@@ -108,7 +108,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(key) => Caller::KeyOfEnvironment(login::key_of(&key, "FANFARE_API_KEY")?),
         None => kept.map_or(Caller::Anonymous, Caller::Key),
     };
-    let network = Network::load(cacert.as_deref())?;
+    let network = NetworkSettings::load(cacert.as_deref())?;
     let http = network.client(&base, IDLE_TIMEOUT)?;
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {

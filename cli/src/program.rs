@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::{
     address::host_and_port,
-    http::{Http, Missing, Posted},
+    http::{Http, Missing, ProgramResponse},
     terminal::cell,
 };
 
@@ -22,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a post.
-pub(crate) struct Tried {
-    pub(crate) answer: Result<Posted, Missing>,
+pub(crate) struct PostOutcome {
+    pub(crate) answer: Result<ProgramResponse, Missing>,
     /// The duration, in milliseconds.
     pub(crate) took: u64,
 }
 
 /// Posts the same request that the service would send.
-pub(crate) async fn post(http: &Http, to: &Url, headers: &BTreeMap<String, String>, body: String) -> Tried {
+pub(crate) async fn post(http: &Http, to: &Url, headers: &BTreeMap<String, String>, body: String) -> PostOutcome {
     let began = Instant::now();
     let request = http.request(Method::POST, to.as_str()).body(body);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
@@ -40,10 +40,10 @@ pub(crate) async fn post(http: &Http, to: &Url, headers: &BTreeMap<String, Strin
             Err(Missing { why: Unanswered::Protocol, is_refused: false, cause })
         }
     };
-    Tried { answer, took: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) }
+    PostOutcome { answer, took: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) }
 }
 
-impl Tried {
+impl PostOutcome {
     /// Formats the HTTP status or the reason for a missing response.
     pub(crate) fn outcome(&self) -> String {
         match &self.answer {
@@ -54,7 +54,7 @@ impl Tried {
 
     /// Whether the program accepted the event.
     pub(crate) fn is_delivered(&self) -> bool {
-        matches!(self.answer, Ok(Posted { response: None, .. }))
+        matches!(self.answer, Ok(ProgramResponse { response: None, .. }))
     }
 
     /// Returns the beginning of the body, unless the status is 2xx.

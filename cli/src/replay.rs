@@ -17,7 +17,7 @@ use crate::{
     clock, deliveries,
     event_line::{EventLine, INDENT, page},
     failure::Failure,
-    http::{Http, Network},
+    http::{Http, NetworkSettings},
     ids, program,
     terminal::{cell, fit, print_json, print_line, print_note, width},
 };
@@ -55,7 +55,7 @@ struct Replayer<'a> {
     lacking: BTreeSet<String>,
 }
 
-pub(crate) async fn run(api: &Api, network: &Network, replay: Replay, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(api: &Api, network: &NetworkSettings, replay: Replay, is_json: bool) -> Result<(), Failure> {
     let selected = select(api, &replay).await?;
     if selected.is_empty() {
         if let Some(job) = replay.job {

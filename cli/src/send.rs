@@ -18,7 +18,7 @@ use crate::{
     args::Send,
     calls::{Api, unreachable},
     failure::Failure,
-    http::Network,
+    http::NetworkSettings,
     terminal::{cell, cell_of, print_result},
 };
 
@@ -39,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a response from the queue, in bytes.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(api: &Api, network: &NetworkSettings, send: Send, is_json: bool) -> Result<(), Failure> {
     let queue = match send.queue_url {
         Some(queue) => queue,
         None if is_loopback(&api.base) => local_queue()?,
@@ -80,12 +80,12 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         return Err(Failure::local(format!("The queue rejected the event with HTTP {}: {why}", answer.status)));
     }
     let meaning = format!("Sent {} of {}.", cell(&name), cell(&send.job));
-    Ok(print_result(&Sent { message_id, event }, is_json, &meaning)?)
+    Ok(print_result(&SentEvent { message_id, event }, is_json, &meaning)?)
 }
 
 /// A sent event, as printed for programs.
 #[derive(Serialize)]
-struct Sent<'a> {
+struct SentEvent<'a> {
     message_id: Option<String>,
     event: Event<'a>,
 }

@@ -1,7 +1,7 @@
 //! `fanfare settings`: the organization's name and settings.
 
 use api::{
-    Email, Extensible, Name,
+    EmailAddress, Extensible, Name,
     team::{ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 /// Changes the given settings, and prints all of them.
 pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<(), Failure> {
     let change = ChangeSettings {
-        debug_notification_email: settings.email.map(Email::from),
+        debug_notification_email: settings.email.map(EmailAddress::from),
         disable_job_failure_notifications: settings.job_failures.map(|is_on| !is_on),
         require_two_factor: settings.require_two_factor,
     };

@@ -3,7 +3,7 @@
 mod transfer;
 
 use api::{
-    Email,
+    EmailAddress,
     account::{InvitationStatus, Member},
     team::{CancelInvitation, ChangeRole, Invitation, Invitations, Invite, Members, MembersListed, RemoveMember},
 };
@@ -39,7 +39,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
             transfer::decline(api, invitation.as_deref(), !no_browser, is_json).await
         }
         Team::Invite { email, role } => {
-            let invited = api.call(&Invite::new(Email::from(email), role)).await?;
+            let invited = api.call(&Invite::new(EmailAddress::from(email), role)).await?;
             let expires = clock::short(&invited.expires_at);
             let meaning =
                 format!("Invited {} as {role}. The invitation expires at {expires} UTC.", cell(&invited.email));

@@ -14,17 +14,17 @@ use crate::{
     config::Config,
     endpoints,
     failure::Failure,
-    http::Network,
+    http::NetworkSettings,
     ids,
     input::signing_secret,
-    program::{self, Tried},
+    program::{self, PostOutcome},
     secret::{random_hex, signatures},
     terminal::{cell, print_result},
 };
 
 pub(crate) async fn run(
     api: &Api,
-    network: &Network,
+    network: &NetworkSettings,
     config: &Config,
     trigger: Trigger,
     is_json: bool,
@@ -48,7 +48,13 @@ pub(crate) async fn run(
 }
 
 /// Posts the sample to a local program.
-async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, is_json: bool) -> Result<(), Failure> {
+async fn post(
+    network: &NetworkSettings,
+    trigger: &Trigger,
+    to: &Url,
+    secret: &Secret,
+    is_json: bool,
+) -> Result<(), Failure> {
     let (id, body) = (format!("msg_{}", random_hex()?), trigger.event.sample());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
     let (signature, standard) = signatures(secret, &id, &now, body);
@@ -66,7 +72,7 @@ async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, i
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let tried = program::post(&http, to, &headers, body.to_owned()).await;
     let hint = tried.hint(to, "--to");
-    let Tried { answer, took } = tried;
+    let PostOutcome { answer, took } = tried;
     let posted = answer.map_err(|missing| {
         let failure = Failure::local(format!("{} did not respond: {}.", host_and_port(to), cell(&missing.cause)));
         hint.into_iter().fold(failure, Failure::hint)

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::SystemTime};
 use uuid::{Builder, Uuid};
 
 tokio::task_local! {
-    static AMBIENT: Ambient;
+    static AMBIENT: RuntimeSources;
 }
 
 /// Returns the current time.
@@ -18,14 +18,14 @@ pub type Fill = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// A clock and a source of random bytes.
 #[derive(Clone)]
-pub struct Ambient {
+pub struct RuntimeSources {
     /// The clock that [`Timestamp::now`](crate::timestamp::Timestamp::now) and new ids use.
     pub now: Clock,
     /// The source of secrets, ids and jitter.
     pub fill: Fill,
 }
 
-impl Ambient {
+impl RuntimeSources {
     /// Combines this clock with the machine's randomness.
     pub fn at(now: Clock) -> Self {
         Self { now, fill: Arc::new(machine_fill) }

@@ -15,6 +15,6 @@ pub use api::audit::{Action, Actor, ActorKind, Change, Target, TargetKind};
 pub(crate) use self::entry::{Entry, change, hidden, initial, target};
 pub use self::{
     log::{AuditLog, EntryFilter, EntryPage},
-    recorder::{ChangeOrigin, Recorder, Recording},
+    recorder::{ChangeOrigin, Recorder, RouteRecorder},
     table::Position,
 };

@@ -13,10 +13,10 @@ pub(crate) mod expression;
 pub mod from_env;
 pub mod gathered_reads;
 mod https;
-mod rounds;
+mod retry_conflicts;
 pub(crate) mod transaction;
 
-pub use self::rounds::rounds;
+pub use self::retry_conflicts::retry_conflicts;
 
 /// Converts a failed call to an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
 /// becomes [`Error::Busy`]; all other failures become [`Error::Internal`].

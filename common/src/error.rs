@@ -37,7 +37,7 @@ pub enum Error {
         page: String,
     },
     /// The credential is valid but does not permit the call, for the given reason.
-    Forbidden(Refusal),
+    Forbidden(ForbiddenReason),
     /// The requested object does not exist or does not belong to the caller's organization. Contains the message, which
     /// names the object.
     NotFound(&'static str),
@@ -118,7 +118,7 @@ pub enum FactorProblem {
 
 /// Why an authenticated caller may not make the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ForbiddenReason {
     /// The user's email address is not verified yet.
     EmailNotVerified,
     /// Only an owner of the organization may make the call.

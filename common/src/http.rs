@@ -8,22 +8,23 @@ pub use self::{
         Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, People, Person, Public, Session, SignedIn,
         Tenant, Verified, VerifiedPerson, Visitor,
     },
+    body_format::BodyFormat,
     browser::{AGAIN, LOST},
     call::Call,
     event::{Event, canonical},
     fields::{Fields, Rejected, text_fields::FormValues},
     function::{Function, serve},
-    info::{Credential, Fault, RouteInfo, ScopeRequirement},
+    info::{Credential, DeclaredError, RouteInfo, ScopeRequirement},
     origins::Origins,
     page::{DID, Page},
     paging::{MAX_LISTED, read_limit},
     reply::{Output, Reply, WithCookies},
     route::Route,
     status::HttpError,
-    wire::Wire,
 };
 
 mod auth;
+mod body_format;
 mod browser;
 mod call;
 pub mod cookies;
@@ -43,4 +44,3 @@ mod route;
 #[cfg(feature = "openapi")]
 mod shapes;
 mod status;
-mod wire;

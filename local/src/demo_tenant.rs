@@ -36,7 +36,7 @@ use crate::{
     functions::Function,
     inbox::{Inbox, Manner},
     outbox::Outbox,
-    requests::Requests,
+    requests::RequestCounts,
 };
 
 /// The path that signs a browser in to the demo tenant.
@@ -61,7 +61,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) mail: &'a Outbox,
     pub(crate) inbox: &'a Inbox,
     pub(crate) deliver: &'a Function,
-    pub(crate) requests: &'a Arc<Requests>,
+    pub(crate) requests: &'a Arc<RequestCounts>,
     pub(crate) sqs: &'a aws_sdk_sqs::Client,
     pub(crate) queues: &'a BTreeMap<String, String>,
 }

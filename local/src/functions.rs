@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use common::{
-    ambient::Ambient,
+    ambient::RuntimeSources,
     config::{ConfigError, Env},
     http::RouteInfo,
     timestamp::Timestamp,
@@ -22,7 +22,7 @@ use lambda_runtime::{Config, Context, LambdaEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{requests::Requests, template};
+use crate::{requests::RequestCounts, template};
 
 /// A function from the template.
 pub(crate) struct Function {
@@ -146,7 +146,7 @@ impl Function {
         arn_prefix: &str,
         overrides: &HashMap<String, String>,
         lambda: &HashMap<String, String>,
-        requests: &Arc<Requests>,
+        requests: &Arc<RequestCounts>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
         // Each function has its own credentials, as on Lambda, so that the embedded services can distinguish the
@@ -200,7 +200,7 @@ impl Function {
         self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
-        let task = match Ambient::current() {
+        let task = match RuntimeSources::current() {
             Some(ambient) => tokio::spawn(ambient.within(call)),
             None => tokio::spawn(call),
         };

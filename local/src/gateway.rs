@@ -34,7 +34,7 @@ pub(crate) struct Gateway {
 }
 
 /// A request's route, its function, and the values of the path's variables.
-type Found<'a> = (&'a Route, &'a Function, BTreeMap<&'a str, &'a str>);
+type RouteMatch<'a> = (&'a Route, &'a Function, BTreeMap<&'a str, &'a str>);
 
 /// A request to convert to an event.
 struct Incoming<'a> {
@@ -53,7 +53,7 @@ impl Gateway {
 
     /// Finds the most specific route that matches a request. `path` is canonical. API Gateway compares the path as
     /// sent, so a base URL that ends in `/` may get a 404 there.
-    fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
+    fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<RouteMatch<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
             let variables = match_path(&route.path, path)?;

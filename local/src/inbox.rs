@@ -27,7 +27,7 @@ use common::{lock::lock, webhooks::destination::SigningSecret};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::store::Manner;
-use self::store::{Kept, Shelf};
+use self::store::{Shelf, StoredRequest};
 
 /// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
@@ -175,7 +175,7 @@ async fn receive(
     };
     let path = uri.path().to_owned();
     let manner = inbox.shelf().manner(&path);
-    inbox.shelf().add(Kept { at: SystemTime::now(), path, headers, body, manner });
+    inbox.shelf().add(StoredRequest { at: SystemTime::now(), path, headers, body, manner });
     match manner {
         Manner::Take => StatusCode::NO_CONTENT.into_response(),
         Manner::Fail => (StatusCode::INTERNAL_SERVER_ERROR, "This path responds with HTTP 500.").into_response(),

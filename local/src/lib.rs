@@ -26,7 +26,7 @@ pub use embedded::{Action, action};
 pub use functions::{Handler, function_names};
 pub use generator::{generated_events, generated_template};
 pub use inbox::signatures;
-pub use outbox::Email;
+pub use outbox::SentEmail;
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;
 pub use services::create_tables;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     functions::Function,
-    outbox::{Email, Outbox},
+    outbox::{Outbox, SentEmail},
     page,
 };
 
@@ -27,8 +27,8 @@ async fn messages(State(outbox): State<Outbox>) -> Json<Vec<Value>> {
     Json(outbox.emails().iter().rev().map(message).collect())
 }
 
-fn message(mail: &Email) -> Value {
-    let Email { id: _, to, subject, text, html, raw, sent_at } = mail;
+fn message(mail: &SentEmail) -> Value {
+    let SentEmail { id: _, to, subject, text, html, raw, sent_at } = mail;
     json!({"to": to, "subject": subject, "text": text, "html": html, "raw": raw, "sent_at": sent_at})
 }
 
@@ -42,8 +42,8 @@ async fn page(State(outbox): State<Outbox>) -> impl IntoResponse {
 }
 
 /// Shows the HTML part in a frame that can open links but not run scripts, because it is untrusted content.
-fn email(mail: &Email) -> Markup {
-    let Email { id: _, to, subject, text, html, raw: _, sent_at } = mail;
+fn email(mail: &SentEmail) -> Markup {
+    let SentEmail { id: _, to, subject, text, html, raw: _, sent_at } = mail;
     html! {
         article aria-label=(subject) {
             h2 { (subject) }

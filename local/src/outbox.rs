@@ -22,11 +22,11 @@ use uuid::Uuid;
 
 /// The emails sent so far, oldest first. Copies share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outbox(Arc<Mutex<Vec<Email>>>);
+pub(crate) struct Outbox(Arc<Mutex<Vec<SentEmail>>>);
 
 /// A sent email.
 #[derive(Clone, Debug)]
-pub struct Email {
+pub struct SentEmail {
     pub(crate) id: Uuid,
     /// The addresses that get it.
     pub to: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Email {
 
 impl Outbox {
     /// Returns the emails, oldest first.
-    pub(crate) fn emails(&self) -> Vec<Email> {
+    pub(crate) fn emails(&self) -> Vec<SentEmail> {
         lock(&self.0).clone()
     }
 
@@ -54,7 +54,7 @@ impl Outbox {
 
 /// Answers a call to SES, which is a form in AWS's query protocol.
 async fn send(State(outbox): State<Outbox>, form: Bytes) -> Response {
-    let Some(email) = Email::read(&form) else {
+    let Some(email) = SentEmail::read(&form) else {
         let error = html! {
             ErrorResponse {
                 Error {
@@ -75,7 +75,7 @@ fn xml(status: StatusCode, document: Markup) -> Response {
     (status, [(header::CONTENT_TYPE, "text/xml")], document.into_string()).into_response()
 }
 
-impl Email {
+impl SentEmail {
     /// Reads the form of `SendRawEmail`. Returns `None` if a part is missing, or for other operations.
     pub fn read(form: &[u8]) -> Option<Self> {
         let (mut action, mut to, mut raw) = (None, Vec::new(), None);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_sent_email_is_read_from_its_form() {
-        let email = Email::read(form(&MESSAGE.concat()).as_bytes()).expect("an email");
+        let email = SentEmail::read(form(&MESSAGE.concat()).as_bytes()).expect("an email");
         assert_eq!(email.to, ["b@example.com"]);
         assert_eq!([email.subject, email.text, email.html], ["S & ü", "tü\nu", "<p>"]);
         assert_eq!(email.raw, MESSAGE.concat());
@@ -134,13 +134,13 @@ mod tests {
     fn an_email_without_a_part_and_other_operations_are_refused() {
         for field in ["From: ", "Subject: "] {
             let incomplete: String = MESSAGE.iter().filter(|line| !line.starts_with(field)).copied().collect();
-            assert!(Email::read(form(&incomplete).as_bytes()).is_none(), "{field}");
+            assert!(SentEmail::read(form(&incomplete).as_bytes()).is_none(), "{field}");
         }
         for part in ["Action", "Destinations", "RawMessage"] {
             let form = form(&MESSAGE.concat());
             let parts: Vec<_> = form.split('&').filter(|field| !field.starts_with(part)).collect();
-            assert!(Email::read(parts.join("&").as_bytes()).is_none(), "{part}");
+            assert!(SentEmail::read(parts.join("&").as_bytes()).is_none(), "{part}");
         }
-        assert!(Email::read(form(&MESSAGE.concat()).replace("SendRawEmail", "SendEmail").as_bytes()).is_none());
+        assert!(SentEmail::read(form(&MESSAGE.concat()).replace("SendRawEmail", "SendEmail").as_bytes()).is_none());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     stack::{lambda_variables, parameters},
-    template::{Mapping, Place, Template},
+    template::{LocalAddresses, Mapping, Template},
 };
 
 /// The template's contents.
@@ -49,7 +49,7 @@ impl Plan {
     /// # Errors
     /// The template cannot be read.
     pub fn new() -> Result<Self> {
-        let template = Template::load(&parameters("http://api", ""), Place::new("http://api", "http://sqs"))?;
+        let template = Template::load(&parameters("http://api", ""), LocalAddresses::new("http://api", "http://sqs"))?;
         let lambda = lambda_variables("http://dynamodb", "http://sqs", "http://ses");
         let functions = template.functions.iter().map(|(name, function)| {
             let mut variables = lambda.clone();

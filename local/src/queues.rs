@@ -39,7 +39,7 @@ use serde_json::json;
 
 pub(crate) use self::journal::Journal;
 use self::{
-    errors::{Refusal, Response},
+    errors::{QueueError, Response},
     messages::{Draft, Messages, queue_name},
     receipt::Receipt,
 };
@@ -101,7 +101,7 @@ impl SqsHandler for Queues {
 }
 
 impl Queues {
-    async fn answer(&self, operation: SqsOperation, body: Bytes) -> Result<Response, Refusal> {
+    async fn answer(&self, operation: SqsOperation, body: Bytes) -> Result<Response, QueueError> {
         match operation {
             SqsOperation::CreateQueue => answer(&self.create(read(&body)?).await?),
             SqsOperation::DeleteQueue => answer(&self.delete_queue(read(&body)?).await?),
@@ -125,10 +125,10 @@ impl Queues {
         }
     }
 
-    async fn create(&self, mut input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
+    async fn create(&self, mut input: CreateQueueInput) -> Result<CreateQueueOutput, QueueError> {
         if input.queue_name.ends_with(".fifo") {
             let code = "AWS.SimpleQueueService.UnsupportedOperation";
-            return Err(Refusal::new(code, "FIFO queues are not supported."));
+            return Err(QueueError::new(code, "FIFO queues are not supported."));
         }
         let max_size = limits::max_size(&mut input.attributes)?;
         let output = self.sqs.create_queue(input).await?;
@@ -138,7 +138,7 @@ impl Queues {
         Ok(output)
     }
 
-    async fn set_attributes(&self, mut input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, Refusal> {
+    async fn set_attributes(&self, mut input: SetQueueAttributesInput) -> Result<SetQueueAttributesOutput, QueueError> {
         let queue_url = input.queue_url.clone();
         let max_size = limits::max_size(&mut input.attributes)?;
         let output = self.sqs.set_queue_attributes(input).await?;
@@ -147,7 +147,7 @@ impl Queues {
     }
 
     /// Applies the attributes of a queue to its messages, and the maximum size if there is a new one.
-    async fn set_up(&self, queue_url: &str, max_size: Option<usize>) -> Result<(), Refusal> {
+    async fn set_up(&self, queue_url: &str, max_size: Option<usize>) -> Result<(), QueueError> {
         let attribute_names = SETTINGS.iter().chain(&["QueueArn"]).map(|name| (*name).to_owned()).collect();
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
         let mut attributes = self.sqs.get_queue_attributes(input).await?.attributes;
@@ -156,21 +156,21 @@ impl Queues {
         Ok(())
     }
 
-    async fn delete_queue(&self, input: DeleteQueueInput) -> Result<DeleteQueueOutput, Refusal> {
+    async fn delete_queue(&self, input: DeleteQueueInput) -> Result<DeleteQueueOutput, QueueError> {
         let queue = queue_name(&input.queue_url).to_owned();
         let output = self.sqs.delete_queue(input).await?;
         self.messages.remove(&queue).wait().await?;
         Ok(output)
     }
 
-    async fn purge(&self, input: PurgeQueueInput) -> Result<PurgeQueueOutput, Refusal> {
+    async fn purge(&self, input: PurgeQueueInput) -> Result<PurgeQueueOutput, QueueError> {
         let queue = queue_name(&input.queue_url).to_owned();
         let output = self.sqs.purge_queue(input).await?;
         self.messages.purge(&queue).wait().await?;
         Ok(output)
     }
 
-    async fn send(&self, input: SendMessageInput) -> Result<SendMessageOutput, Refusal> {
+    async fn send(&self, input: SendMessageInput) -> Result<SendMessageOutput, QueueError> {
         let group = input.message_group_id.as_deref();
         let max_size = self.messages.max_size(&input.queue_url)?;
         limits::message(max_size, &input.message_body, input.delay_seconds, group, &input.message_attributes)?;
@@ -192,7 +192,7 @@ impl Queues {
         })
     }
 
-    async fn send_batch(&self, mut input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
+    async fn send_batch(&self, mut input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, QueueError> {
         let max_size = self.messages.max_size(&input.queue_url)?;
         limits::batch_size(&input.entries)?;
         let refused = limits::batch(
@@ -210,7 +210,7 @@ impl Queues {
     }
 
     /// Sends the entries of a batch that are valid.
-    async fn send_entries(&self, input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, Refusal> {
+    async fn send_entries(&self, input: SendMessageBatchInput) -> Result<SendMessageBatchOutput, QueueError> {
         if input.entries.is_empty() {
             return Ok(SendMessageBatchOutput::default());
         }
@@ -236,18 +236,18 @@ impl Queues {
         Ok(SendMessageBatchOutput { successful: successful.collect(), failed: Vec::new() })
     }
 
-    async fn receive(&self, input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
+    async fn receive(&self, input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, QueueError> {
         limits::receive(&input)?;
         Ok(ReceiveMessageOutput { messages: self.messages.receive(&input).await? })
     }
 
-    async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, Refusal> {
+    async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, QueueError> {
         let receipt = Receipt::read(&input.receipt_handle)?;
         self.messages.delete(&input.queue_url, &[receipt])?.wait().await?;
         Ok(DeleteMessageOutput {})
     }
 
-    async fn delete_batch(&self, mut input: DeleteMessageBatchInput) -> Result<DeleteMessageBatchOutput, Refusal> {
+    async fn delete_batch(&self, mut input: DeleteMessageBatchInput) -> Result<DeleteMessageBatchOutput, QueueError> {
         let mut receipts = Vec::new();
         let refused = limits::batch(
             &mut input.entries,
@@ -265,7 +265,7 @@ impl Queues {
     async fn change_visibility(
         &self,
         input: ChangeMessageVisibilityInput,
-    ) -> Result<ChangeMessageVisibilityOutput, Refusal> {
+    ) -> Result<ChangeMessageVisibilityOutput, QueueError> {
         limits::visibility(input.visibility_timeout)?;
         let receipt = Receipt::read(&input.receipt_handle)?;
         self.messages.change_visibility(&input.queue_url, receipt, input.visibility_timeout)?;
@@ -275,7 +275,7 @@ impl Queues {
     async fn change_visibility_batch(
         &self,
         mut input: ChangeMessageVisibilityBatchInput,
-    ) -> Result<ChangeMessageVisibilityBatchOutput, Refusal> {
+    ) -> Result<ChangeMessageVisibilityBatchOutput, QueueError> {
         let queue_url = input.queue_url.clone();
         let refused = limits::batch(
             &mut input.entries,
@@ -291,7 +291,7 @@ impl Queues {
         Ok(ChangeMessageVisibilityBatchOutput { successful: changed.collect(), failed: refused })
     }
 
-    async fn attributes(&self, input: GetQueueAttributesInput) -> Result<GetQueueAttributesOutput, Refusal> {
+    async fn attributes(&self, input: GetQueueAttributesInput) -> Result<GetQueueAttributesOutput, QueueError> {
         let none_wanted = input.attribute_names.is_empty();
         let counts = self.messages.counts(&input.queue_url);
         let max_size = self.messages.max_size(&input.queue_url).ok();
@@ -312,15 +312,15 @@ impl Queues {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, QueueError> {
     serde_json::from_slice(body).map_err(|error| {
         let message = error.to_string();
         let missing = message.starts_with("missing field");
-        Refusal::new(if missing { "MissingParameter" } else { "InvalidParameterValue" }, message)
+        QueueError::new(if missing { "MissingParameter" } else { "InvalidParameterValue" }, message)
     })
 }
 
-fn answer<T: Serialize>(output: &T) -> Result<Response, Refusal> {
+fn answer<T: Serialize>(output: &T) -> Result<Response, QueueError> {
     let json = serde_json::to_vec(output).map_err(|error| SqsError::internal_error(error.to_string()))?;
     Ok(json_response(json, &uuid::Uuid::new_v4().to_string()))
 }
@@ -337,7 +337,7 @@ mod tests {
         let (queues, _) = open("eu-central-1", "123456789012", 9324, None).expect("queues");
         let create = async |name: &str| {
             let body = json!({ "QueueName": name }).to_string().into();
-            queues.answer(SqsOperation::CreateQueue, body).await.unwrap_or_else(Refusal::response)
+            queues.answer(SqsOperation::CreateQueue, body).await.unwrap_or_else(QueueError::response)
         };
         assert_eq!(create("events").await.status(), 200);
         let refused = create("events.fifo").await;

@@ -16,14 +16,14 @@ use crate::embedded::Embedded;
 
 /// The number of requests so far, including failed ones and retries.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub(crate) struct RequestCounts {
     pub(crate) dynamodb: AtomicU64,
     pub(crate) sqs: AtomicU64,
     /// The services in this process, if there are any.
     embedded: Option<Embedded>,
 }
 
-impl Requests {
+impl RequestCounts {
     /// Requests to these services do not need a connection.
     pub(crate) fn to(embedded: Embedded) -> Self {
         Self { embedded: Some(embedded), ..Self::default() }
@@ -41,7 +41,7 @@ impl Requests {
 
 #[derive(Debug)]
 struct Counting {
-    requests: Arc<Requests>,
+    requests: Arc<RequestCounts>,
     connector: SharedHttpConnector,
 }
 

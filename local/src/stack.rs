@@ -25,10 +25,10 @@ use crate::{
     mail,
     poller::Poller,
     recording::Recording,
-    requests::Requests,
+    requests::RequestCounts,
     server::{self, Limits, serve},
     services::{self, Services},
-    template::{ACCOUNT, Place, REGION, Template},
+    template::{ACCOUNT, LocalAddresses, REGION, Template},
 };
 
 /// The time that `stop` waits for running work, which is longer than any delivery takes.
@@ -94,7 +94,7 @@ pub struct Stack {
     sqs_client: aws_sdk_sqs::Client,
     functions: BTreeMap<String, Arc<Function>>,
     pollers: BTreeMap<String, Arc<Poller>>,
-    requests: Arc<Requests>,
+    requests: Arc<RequestCounts>,
     stop: CancellationToken,
     tasks: TaskTracker,
     _services: Services,
@@ -113,7 +113,7 @@ impl Stack {
 
         let lambda = lambda_variables(dynamodb, sqs, &server::address(&listeners.ses)?);
         let trusted = trusted_origins(api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
-        let template = Template::load(&parameters(api, &trusted), Place::new(api, sqs))?;
+        let template = Template::load(&parameters(api, &trusted), LocalAddresses::new(api, sqs))?;
 
         let [tables, queues] = files(&data)?;
         let database = services::open_database(tables.as_deref())?;
@@ -122,7 +122,7 @@ impl Stack {
         let recording = record.as_deref().map(Recording::create).transpose()?;
         let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), recording, aws, limits)?;
 
-        let requests = Arc::new(Requests::to(services.embedded.clone()));
+        let requests = Arc::new(RequestCounts::to(services.embedded.clone()));
         let (dynamodb_client, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = services::create_queues(&sqs_client, &template.queues).await?;
         let functions = functions(&template, &env, &lambda, &requests)?;
@@ -351,7 +351,7 @@ impl Worker {
     /// The template and the functions do not match.
     pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
-        let template = Template::load(&parameters(dynamodb, ""), Place::new(dynamodb, sqs))?;
+        let template = Template::load(&parameters(dynamodb, ""), LocalAddresses::new(dynamodb, sqs))?;
         let requests = Arc::default();
         let (_, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use intrinsics::Scope;
 pub(crate) use intrinsics::text;
-pub(crate) use place::{ACCOUNT, Place, REGION, local_name};
+pub(crate) use place::{ACCOUNT, LocalAddresses, REGION, local_name};
 pub(crate) use yaml::parse;
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,
@@ -131,7 +131,7 @@ fn source() -> Result<&'static Value> {
 
 impl Template {
     /// Loads the project's template as deployed at `place` with `parameters`.
-    pub(crate) fn load(parameters: &[(&str, &str)], place: Place) -> Result<Self> {
+    pub(crate) fn load(parameters: &[(&str, &str)], place: LocalAddresses) -> Result<Self> {
         let root = source()?;
         let scope = Scope::new(root, parameters, place);
         let mut template =
@@ -173,7 +173,7 @@ impl Template {
 /// The template cannot be read, or contains a reference that cannot be resolved.
 pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
     let mut root = source()?.clone();
-    let scope = Scope::new(source()?, parameters, Place::example());
+    let scope = Scope::new(source()?, parameters, LocalAddresses::example());
     for section in ["Resources", "Outputs"] {
         let section = root.get_mut(section).and_then(Value::as_object_mut).with_context(|| section.to_owned())?;
         let mut standing = Map::new();
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_template_is_read() -> Result<()> {
-        let template = Template::load(&[("MailFrom", "mail@example.com")], Place::example())?;
+        let template = Template::load(&[("MailFrom", "mail@example.com")], LocalAddresses::example())?;
         let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions"))?.count();
         assert_eq!(template.functions.len(), folders);
         assert_eq!(template.tables.len(), 8);

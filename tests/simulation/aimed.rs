@@ -18,7 +18,8 @@ use crate::{
     check::Violation,
     run::{Run, run},
     script::{
-        Action, Audience, Call, Event, Fault, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE, Which,
+        Action, Audience, Call, DeclaredError, Event, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE,
+        Which,
     },
 };
 
@@ -56,12 +57,12 @@ impl fmt::Display for Shot {
 }
 
 impl Shot {
-    fn at(self, which: Which) -> Fault {
+    fn at(self, which: Which) -> DeclaredError {
         match self {
-            Self::Before => Fault::OutageFrom(which, DOWN),
-            Self::Lost => Fault::Lost(which),
-            Self::Death => Fault::Dies(which),
-            Self::Part => Fault::Partial(which),
+            Self::Before => DeclaredError::OutageFrom(which, DOWN),
+            Self::Lost => DeclaredError::Lost(which),
+            Self::Death => DeclaredError::Dies(which),
+            Self::Part => DeclaredError::Partial(which),
         }
     }
 }
@@ -249,13 +250,13 @@ fn copies() -> Vec<Aimed> {
             seed,
             processes: Processes::Few(2, 1),
             order: Order::Any,
-            faults: vec![Fault::Overlapping(send)],
+            faults: vec![DeclaredError::Overlapping(send)],
             ..one.clone()
         },
     };
     // A copy of an event arrives so late that the log is checked first.
     let late = world(&[1], vec![receiver(&[], Manner::Prompt)], &[0], &[]);
-    let late = Script { faults: vec![Fault::Duplicate(0, 100)], ..late };
+    let late = Script { faults: vec![DeclaredError::Duplicate(0, 100)], ..late };
     let late = Aimed { name: "a late copy".to_owned(), script: late };
     let seeds = (0..24).flat_map(|seed| (1..3).map(move |send| (seed, send)));
     seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()

@@ -13,7 +13,7 @@ use aws_smithy_runtime_api::{
 };
 use aws_smithy_types::body::SdkBody;
 use dynoxide::{Database, DynoxideError};
-use local::Email;
+use local::SentEmail;
 use serde_json::{Value, json};
 use tokio::{
     sync::oneshot,
@@ -22,8 +22,8 @@ use tokio::{
 
 use crate::{
     queue::Sent,
-    script::{Fault, Service},
-    world::{Mail, World},
+    script::{DeclaredError, Service},
+    world::{EmailMessage, World},
 };
 
 /// The time until an unanswered call ends, which is longer than any client's timeout.
@@ -90,15 +90,15 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     let (answer, answered) = oneshot::channel();
     let lost = || ConnectorError::io("the connection was reset".into());
     let wait = match fault {
-        Some(Fault::Refused(_)) => {
+        Some(DeclaredError::Refused(_)) => {
             sleep(Duration::from_millis(there)).await;
             return Err(lost());
         }
-        Some(Fault::Outage(..) | Fault::OutageFrom(..)) => {
+        Some(DeclaredError::Outage(..) | DeclaredError::OutageFrom(..)) => {
             sleep(Duration::from_millis(there)).await;
             return Ok((503, r#"{"__type":"com.amazonaws#ServiceUnavailable"}"#.to_owned()));
         }
-        Some(Fault::Late(_, ms)) => ms,
+        Some(DeclaredError::Late(_, ms)) => ms,
         _ => there,
     };
     let service = Arc::clone(world);
@@ -107,13 +107,13 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
         // The sender may have stopped waiting.
         drop(answer.send(service.serve(&request, fault)));
     });
-    if matches!(fault, Some(Fault::Dies(_))) {
+    if matches!(fault, Some(DeclaredError::Dies(_))) {
         world.state().dying.insert(who.to_owned());
     }
     // The service always responds.
     let Ok(Ok(answer)) = timeout_at(Instant::now() + FOREVER, answered).await else { return Err(lost()) };
     sleep(Duration::from_millis(back)).await;
-    if matches!(fault, Some(Fault::Lost(_))) { Err(lost()) } else { Ok(answer) }
+    if matches!(fault, Some(DeclaredError::Lost(_))) { Err(lost()) } else { Ok(answer) }
 }
 
 /// Whether a batch of statements updates rows instead of adding them.
@@ -191,8 +191,8 @@ fn refusal(code: &str) -> Answer {
 }
 
 impl World {
-    fn serve(&self, request: &Request, fault: Option<Fault>) -> Answer {
-        if matches!(fault, Some(Fault::Throttled(_))) {
+    fn serve(&self, request: &Request, fault: Option<DeclaredError>) -> Answer {
+        if matches!(fault, Some(DeclaredError::Throttled(_))) {
             return refusal("ThrottlingException");
         }
         match request.service {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
+    fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<DeclaredError>) -> Answer {
         let states = State::all_of(operation, body);
         let read = || states.iter().map(|state| state.read(&self.database)).collect::<Vec<_>>();
         let before = read();
@@ -216,7 +216,7 @@ impl World {
         answer
     }
 
-    fn execute(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
+    fn execute(&self, operation: &str, body: &[u8], fault: Option<DeclaredError>) -> Answer {
         if !["GetItem", "BatchGetItem", "Query"].contains(&operation) {
             let mut state = self.state();
             state.stored = None;
@@ -228,9 +228,9 @@ impl World {
             return answer;
         }
         match (fault, operation) {
-            (Some(Fault::Conflict(_)), "PutItem" | "UpdateItem" | "DeleteItem") => return refusal(conflict),
-            (Some(Fault::Conflict(_)), "TransactWriteItems") => return cancelled(body, "TransactionConflict"),
-            (Some(Fault::Partial(_)), "BatchWriteItem" | "BatchGetItem" | "BatchExecuteStatement") => {
+            (Some(DeclaredError::Conflict(_)), "PutItem" | "UpdateItem" | "DeleteItem") => return refusal(conflict),
+            (Some(DeclaredError::Conflict(_)), "TransactWriteItems") => return cancelled(body, "TransactionConflict"),
+            (Some(DeclaredError::Partial(_)), "BatchWriteItem" | "BatchGetItem" | "BatchExecuteStatement") => {
                 // A state that a batch did not update is updated alone, so this excuses no late or repeated attempt.
                 if updates(body) {
                     self.state().faults -= 1;
@@ -296,7 +296,7 @@ impl World {
     fn is_hot(&self) -> bool {
         let now = self.now();
         self.script.faults.iter().any(|fault| match fault {
-            Fault::Hot(from, ms) => (*from..*from + Duration::from_millis(*ms)).contains(&now),
+            DeclaredError::Hot(from, ms) => (*from..*from + Duration::from_millis(*ms)).contains(&now),
             _ => false,
         })
     }
@@ -394,12 +394,12 @@ impl World {
         serde_json::from_str(&done.unwrap_or_else(|error| panic!("{operation}: {error}"))).expect("JSON")
     }
 
-    fn send_batch(&self, body: &[u8], fault: Option<Fault>) -> Answer {
+    fn send_batch(&self, body: &[u8], fault: Option<DeclaredError>) -> Answer {
         self.state().sqs_requests += 1;
         let request: Value = serde_json::from_slice(body).expect("JSON");
         let queue = request["QueueUrl"].as_str().and_then(|url| url.rsplit('/').next()).expect("a queue");
         let entries = request["Entries"].as_array().expect("entries");
-        let all = if matches!(fault, Some(Fault::Partial(_))) { entries.len() / 2 } else { entries.len() };
+        let all = if matches!(fault, Some(DeclaredError::Partial(_))) { entries.len() / 2 } else { entries.len() };
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for (number, entry) in entries.iter().enumerate() {
             let text = entry["MessageBody"].as_str().expect("a body").to_owned();
@@ -431,8 +431,8 @@ impl World {
     }
 
     fn mail(&self, body: &[u8]) -> Answer {
-        let Email { to, subject, text, .. } = Email::read(body).expect("an email");
-        let mail = Mail { at: self.now(), to: to.concat(), subject, text };
+        let SentEmail { to, subject, text, .. } = SentEmail::read(body).expect("an email");
+        let mail = EmailMessage { at: self.now(), to: to.concat(), subject, text };
         self.note("ses", format_args!("to {}: {}", mail.to, mail.subject));
         self.state().mails.push(mail);
         let answer = "<SendRawEmailResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><SendRawEmailResult>\

@@ -21,7 +21,7 @@ use crate::{
     page,
     processes::Fleet,
     run::{Known, begin, in_virtual_time, produce, start, time},
-    script::{Audience, Event, Fault, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE},
+    script::{Audience, DeclaredError, Event, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE},
     world::{BEGINNING, World, stamp},
 };
 
@@ -194,7 +194,7 @@ impl Hour {
             events: events.collect(),
             actions: Vec::new(),
             // Two concurrent sweeps, as if each one took longer than a minute.
-            faults: (0..END.as_secs() / 60).map(Fault::TwoSweeps).collect(),
+            faults: (0..END.as_secs() / 60).map(DeclaredError::TwoSweeps).collect(),
         }
     }
 

@@ -15,7 +15,7 @@ use std::{
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use common::{
-    ambient::Ambient,
+    ambient::RuntimeSources,
     config::Env,
     webhooks::log::due_rows::{CHECK_DELAY, PARTITIONS},
 };
@@ -34,7 +34,7 @@ use crate::{
     queue::Received,
     receivers,
     run::{Within, put, tenant_id},
-    script::{Fault, Processes, Who},
+    script::{DeclaredError, Processes, Who},
     world::{BEGINNING, World},
 };
 
@@ -65,7 +65,7 @@ fn kind(what: &str) -> &'static str {
 /// A process that dies after a number of wake-ups. All its work then stops at await points.
 pub(crate) struct Process {
     pub(crate) name: String,
-    ambient: Ambient,
+    ambient: RuntimeSources,
     /// The offset of its clock.
     off: i64,
     /// The number of wake-ups before the process dies.
@@ -87,7 +87,7 @@ impl Process {
         let skew = world.script.skew;
         let off = if skew == 0 { 0 } else { i64::try_from(world.draw(2 * skew.unsigned_abs())).unwrap_or(0) - skew };
         let deaths = world.script.faults.iter().filter_map(|fault| match fault {
-            Fault::Crash(who, polls) => {
+            DeclaredError::Crash(who, polls) => {
                 let is_it = match *who {
                     Who::Any(it) => it == number,
                     Who::Sweeper(it) => kind(what) == SWEEPER && it == number_of_its_kind,
@@ -354,7 +354,7 @@ impl Fleet {
         } else {
             world.fail(&process.name, done);
         }
-        if world.script.faults.iter().any(|fault| matches!(fault, Fault::Undeleted(at) if *at == number)) {
+        if world.script.faults.iter().any(|fault| matches!(fault, DeclaredError::Undeleted(at) if *at == number)) {
             let mut state = world.state();
             state.faults += 1;
             state.harmless += 1;
@@ -397,7 +397,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
         if faults.is_empty() {
             note_overdue(&world);
         }
-        if faults.iter().any(|fault| matches!(fault, Fault::NoSweep(at) if *at == minute)) {
+        if faults.iter().any(|fault| matches!(fault, DeclaredError::NoSweep(at) if *at == minute)) {
             world.note("schedule", "there is no sweep this minute");
             continue;
         }
@@ -407,7 +407,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
         if !world.script.sweeps_idly && has_nothing_to_sweep(&world) {
             continue;
         }
-        let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
+        let twice = faults.iter().any(|fault| matches!(fault, DeclaredError::TwoSweeps(at) if *at == minute));
         for time in 0..=usize::from(twice) {
             let (process, wake) = match &last {
                 Some((process, wake)) if time == 0 && !process.is_dead() => (Arc::clone(process), wake.clone()),

@@ -43,7 +43,7 @@ pub(crate) struct Script {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
     pub(crate) actions: Vec<Action>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<DeclaredError>,
 }
 
 /// The number of processes that deliver.
@@ -186,7 +186,7 @@ pub(crate) enum Who {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DeclaredError {
     /// A call does not reach AWS.
     Refused(Which),
     /// A call takes effect, but its response is lost.
@@ -427,29 +427,29 @@ fn who(rng: &mut Rng) -> Who {
     }
 }
 
-fn fault(rng: &mut Rng, span: Time) -> Fault {
+fn fault(rng: &mut Rng, span: Time) -> DeclaredError {
     let polls = [40, 150, 400][rng.usize(0..3)];
     match rng.u32(0..28) {
-        0 => Fault::Refused(which(rng)),
-        1..4 => Fault::Lost(which(rng)),
-        4 => Fault::Throttled(which(rng)),
-        5..7 => Fault::Late(which(rng), rng.u64(500..9000)),
-        7..9 => Fault::Partial(which(rng)),
-        9 if rng.bool() => Fault::Hot(moment(rng, span), rng.u64(100..4000)),
-        9 => Fault::Conflict(which(rng)),
+        0 => DeclaredError::Refused(which(rng)),
+        1..4 => DeclaredError::Lost(which(rng)),
+        4 => DeclaredError::Throttled(which(rng)),
+        5..7 => DeclaredError::Late(which(rng), rng.u64(500..9000)),
+        7..9 => DeclaredError::Partial(which(rng)),
+        9 if rng.bool() => DeclaredError::Hot(moment(rng, span), rng.u64(100..4000)),
+        9 => DeclaredError::Conflict(which(rng)),
         10..12 => {
             let service = [Service::DynamoDb, Service::DynamoDb, Service::Sqs, Service::Ses][rng.usize(0..4)];
-            Fault::Outage(service, moment(rng, span), rng.u64(100..20_000))
+            DeclaredError::Outage(service, moment(rng, span), rng.u64(100..20_000))
         }
-        12..15 => Fault::OutageFrom(which(rng), rng.u64(100..20_000)),
-        15..20 => Fault::Crash(who(rng), rng.u32(1..polls)),
+        12..15 => DeclaredError::OutageFrom(which(rng), rng.u64(100..20_000)),
+        15..20 => DeclaredError::Crash(who(rng), rng.u32(1..polls)),
         20..24 => {
             let most = if rng.bool() { 8 } else { 30 };
-            Fault::Duplicate(rng.usize(0..most), [0, 0, 1, 30, 100, 300][rng.usize(0..6)])
+            DeclaredError::Duplicate(rng.usize(0..most), [0, 0, 1, 30, 100, 300][rng.usize(0..6)])
         }
-        24 => Fault::Undeleted(rng.usize(0..12)),
-        25..27 => Fault::NoSweep(rng.u64(0..12)),
-        _ => Fault::TwoSweeps(rng.u64(0..12)),
+        24 => DeclaredError::Undeleted(rng.usize(0..12)),
+        25..27 => DeclaredError::NoSweep(rng.u64(0..12)),
+        _ => DeclaredError::TwoSweeps(rng.u64(0..12)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::ambient::Ambient;
+use common::ambient::RuntimeSources;
 use dynoxide::Database;
 use fastrand::Rng;
 use local::Plan;
@@ -18,7 +18,7 @@ use crate::{
     queue::{Queue, Queues, Sent},
     receivers::{Post, To},
     run::{Stored, Within},
-    script::{Fault, Script, Service, Time, Which},
+    script::{DeclaredError, Script, Service, Time, Which},
 };
 
 /// The start of all runs: 2026-01-31T12:00:20Z.
@@ -31,7 +31,7 @@ const OVERLAPPING: Duration = Duration::from_millis(10);
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Mail {
+pub(crate) struct EmailMessage {
     pub(crate) at: Time,
     pub(crate) to: String,
     pub(crate) subject: String,
@@ -49,7 +49,7 @@ pub(crate) struct State {
     /// The number of requests to receivers that count requests, and of refused connections.
     pub(crate) requests_of: BTreeMap<To, usize>,
     pub(crate) refused: usize,
-    pub(crate) mails: Vec<Mail>,
+    pub(crate) mails: Vec<EmailMessage>,
     /// The items in the tables, if they have been read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
     /// The partitions for due rows that may contain a row.
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// A clock with this offset in milliseconds, and a separate random source.
-    pub(crate) fn ambient(&self, off: i64) -> Ambient {
+    pub(crate) fn ambient(&self, off: i64) -> RuntimeSources {
         let began = self.began;
         let rng = Mutex::new(self.state().rng.fork());
         let now = move || {
@@ -216,11 +216,11 @@ impl World {
             if off < 0 { right - by } else { right + by }
         };
         let fill = move |bytes: &mut [u8]| rng.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
-        Ambient { now: Arc::new(now), fill: Arc::new(fill) }
+        RuntimeSources { now: Arc::new(now), fill: Arc::new(fill) }
     }
 
     /// The number of the next call, and its fault.
-    pub(crate) fn next_call(&self, service: Service, operation: &str) -> (usize, Option<Fault>) {
+    pub(crate) fn next_call(&self, service: Service, operation: &str) -> (usize, Option<DeclaredError>) {
         let now = self.now();
         let mut state = self.state();
         let number = state.calls;
@@ -233,23 +233,23 @@ impl World {
             Which::Of(name, call) => (name, call) == (operation, number_of_its_kind),
         };
         let began = self.script.faults.iter().find_map(|fault| match fault {
-            Fault::OutageFrom(which, ms) if is_it(*which) => Some(now + Duration::from_millis(*ms)),
+            DeclaredError::OutageFrom(which, ms) if is_it(*which) => Some(now + Duration::from_millis(*ms)),
             _ => None,
         });
         state.outages.extend(began.map(|end| (service, end)));
         let is_down = state.outages.iter().any(|(down, end)| *down == service && now <= *end);
         let met = self.script.faults.iter().find(|fault| match fault {
-            Fault::Refused(which)
-            | Fault::Lost(which)
-            | Fault::Throttled(which)
-            | Fault::Late(which, _)
-            | Fault::Partial(which)
-            | Fault::Conflict(which)
-            | Fault::Dies(which) => is_it(*which),
-            Fault::Outage(down, from, ms) => {
+            DeclaredError::Refused(which)
+            | DeclaredError::Lost(which)
+            | DeclaredError::Throttled(which)
+            | DeclaredError::Late(which, _)
+            | DeclaredError::Partial(which)
+            | DeclaredError::Conflict(which)
+            | DeclaredError::Dies(which) => is_it(*which),
+            DeclaredError::Outage(down, from, ms) => {
                 *down == service && (*from..*from + Duration::from_millis(*ms)).contains(&now)
             }
-            Fault::OutageFrom(..) => is_down,
+            DeclaredError::OutageFrom(..) => is_down,
             _ => false,
         });
         state.faults += usize::from(met.is_some());
@@ -261,8 +261,8 @@ impl World {
         let number = state.sends;
         state.sends += 1;
         let again = self.script.faults.iter().find_map(|fault| match fault {
-            Fault::Duplicate(send, seconds) if *send == number => Some(Duration::from_secs(*seconds)),
-            Fault::Overlapping(send) if *send == number => Some(OVERLAPPING),
+            DeclaredError::Duplicate(send, seconds) if *send == number => Some(Duration::from_secs(*seconds)),
+            DeclaredError::Overlapping(send) if *send == number => Some(OVERLAPPING),
             _ => None,
         });
         state.faults += usize::from(again.is_some());

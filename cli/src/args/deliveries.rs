@@ -18,10 +18,10 @@ Examples:
     List(List),
     /// Show a delivery with its payload and all its attempts
     #[command(after_help = "Examples:\n  fanfare deliveries get ID\n  fanfare deliveries get --job job-1")]
-    Get(Named),
+    Get(DeliverySelector),
     /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
-    Resend(Named),
+    Resend(DeliverySelector),
     /// Erase the payload and responses of one delivery, of a job's deliveries, or of the ended ones of a period
     #[command(after_help = "\
 Examples:
@@ -50,7 +50,7 @@ Examples:
 
 /// A delivery, by its id or its job.
 #[derive(Args)]
-pub(crate) struct Named {
+pub(crate) struct DeliverySelector {
     /// Id of the delivery, the first characters of its short id, or its `webhook-id`
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
     pub(crate) id: Option<String>,

@@ -28,7 +28,7 @@ pub(crate) struct Sending {
 /// The endpoints to list.
 #[derive(Args, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Sought {
+pub(crate) struct EndpointQuery {
     /// Only endpoints with this text in their URL, description or id, in any case
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
@@ -54,7 +54,7 @@ Examples:
   fanfare endpoints list
   fanfare endpoints list --state failing
   fanfare endpoints list --search example.com")]
-    List(Sought),
+    List(EndpointQuery),
     /// Show an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints get ID")]
     Get {

@@ -38,7 +38,7 @@ const TYPICAL: [&str; 7] = [
 
 /// Prints deliveries until the process is stopped.
 pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), Failure> {
-    let (mut seen, mut is_down, mut is_first) = (Seen::default(), false, true);
+    let (mut seen, mut is_down, mut is_first) = (PrintedStates::default(), false, true);
     let mut fields = filter(api, list).await?;
     let mut rows = Rows::new(Labels::default(), Shortener::for_deliveries(&[]));
     let columns = columns(WHEN);
@@ -88,7 +88,7 @@ fn when(time: &Timestamp) -> String {
 }
 
 /// Reads the newest deliveries, back to the first one that was already printed.
-async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failure> {
+async fn since_then(api: &Api, call: &Call, seen: &PrintedStates) -> Result<Listed, Failure> {
     let (mut call, mut deliveries) = (call.clone(), Vec::new());
     loop {
         let page = listed(api, call.clone(), MAX_PAGE_SIZE).await?;
@@ -103,9 +103,9 @@ async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failu
 
 /// The status and the number of attempts of each printed delivery.
 #[derive(Default)]
-struct Seen(HashMap<DeliveryId, (Extensible<Status>, u32)>);
+struct PrintedStates(HashMap<DeliveryId, (Extensible<Status>, u32)>);
 
-impl Seen {
+impl PrintedStates {
     /// Returns a page's new and changed deliveries, oldest first.
     fn news<'a>(&mut self, page: &'a [Delivery]) -> Vec<&'a Delivery> {
         let mut now = HashMap::new();
@@ -145,7 +145,7 @@ mod tests {
             last_attempt: None,
             erased_at: None,
         };
-        let mut seen = Seen::default();
+        let mut seen = PrintedStates::default();
         let ids = |news: Vec<&Delivery>| news.iter().map(|one| one.delivery_id.to_string()).collect::<Vec<_>>();
         assert_eq!(ids(seen.news(&[one("b", Status::Pending), one("a", Status::Delivered)])), ["a", "b"]);
         assert!(seen.news(&[one("b", Status::Pending), one("a", Status::Delivered)]).is_empty());

@@ -3,7 +3,7 @@
 use api::webhooks::{DisabledReason, Endpoint, Kind, List};
 
 use crate::{
-    args::{Sought, State},
+    args::{EndpointQuery, State},
     calls::Api,
     clock,
     failure::Failure,
@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Prints the endpoints that match. The service returns all endpoints in one response.
-pub(super) async fn list(api: &Api, sought: &Sought, is_json: bool) -> Result<(), Failure> {
+pub(super) async fn list(api: &Api, sought: &EndpointQuery, is_json: bool) -> Result<(), Failure> {
     let mut listed = api.call(&List::new()).await?;
     let all = listed.webhook_endpoints.len();
     listed.webhook_endpoints.retain(|endpoint| is_meant(endpoint, sought));
@@ -56,7 +56,7 @@ fn events(endpoint: &Endpoint) -> String {
 }
 
 /// Whether an endpoint is one of those to list.
-pub(crate) fn is_meant(endpoint: &Endpoint, Sought { search, state }: &Sought) -> bool {
+pub(crate) fn is_meant(endpoint: &Endpoint, EndpointQuery { search, state }: &EndpointQuery) -> bool {
     let contains = |text: &str| {
         let description = endpoint.description.as_ref().map(ToString::to_string);
         let texts = [endpoint.url.clone(), description, Some(endpoint.webhook_endpoint_id.to_string())];

@@ -15,7 +15,7 @@ use crate::{
     event_line::{EventLine, INDENT, page},
     failure::Failure,
     ids,
-    program::Tried,
+    program::PostOutcome,
     terminal::{cell, fit, print_json, print_line, print_note, width},
 };
 
@@ -92,8 +92,8 @@ impl Show {
         let mut line = json!({
             "at": clock::now(), "delivery_id": delivery_id, "webhook_id": headers.get("webhook-id"), "event": event,
             "job_id": job_id, "attempt": attempt, "to": target.map(|target| target.url.as_str()),
-            "outcome": tried.map(Tried::outcome), "duration_ms": tried.map(|tried| tried.took),
-            "response": tried.and_then(Tried::response), "result": result, "status": status,
+            "outcome": tried.map(PostOutcome::outcome), "duration_ms": tried.map(|tried| tried.took),
+            "response": tried.and_then(PostOutcome::response), "result": result, "status": status,
             "next_attempt_at": next_attempt_at, "page": page(&self.origin, delivery_id),
         });
         if let Some(line) = line.as_object_mut().filter(|_| self.output.has_bodies) {

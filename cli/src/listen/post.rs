@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 use super::{lease::Lease, outcome::Done, signals::Stop};
 use crate::{
     failure::Failure,
-    http::{Http, Network},
+    http::{Http, NetworkSettings},
     program,
     targets::Targets,
 };
@@ -17,7 +17,7 @@ pub(super) struct Poster {
 }
 
 impl Poster {
-    pub(super) fn new(network: &Network, targets: Targets, is_insecure: bool) -> Result<Self, Failure> {
+    pub(super) fn new(network: &NetworkSettings, targets: Targets, is_insecure: bool) -> Result<Self, Failure> {
         Ok(Self { http: network.client_of_program(is_insecure, program::IDLE_TIMEOUT)?, targets })
     }
 

@@ -110,7 +110,7 @@ fn jittered(pause: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Refusal;
+    use crate::failure::ErrorResponse;
 
     fn received(previous_secret_expires_at: Option<&str>) -> Result<Received, Failure> {
         let previous_secret_expires_at = previous_secret_expires_at.map(Into::into);
@@ -119,7 +119,7 @@ mod tests {
 
     fn refused(status: u16, reason: Option<Reason>, seconds: Option<u64>) -> Result<Received, Failure> {
         let retry_after = seconds.map(Duration::from_secs);
-        Err(Failure::refused(Refusal { status, code: None, reason, retry_after }, "No."))
+        Err(Failure::refused(ErrorResponse { status, code: None, reason, retry_after }, "No."))
     }
 
     fn down() -> Result<Received, Failure> {

@@ -18,7 +18,7 @@ use super::{
     answer::{Since, ToolResult, brief, payload},
     explanation::explained,
 };
-use crate::{args::Sought, endpoints, failure::Failure, identity::identity, ids};
+use crate::{args::EndpointQuery, endpoints, failure::Failure, identity::identity, ids};
 
 /// The maximum number of endpoints, deliveries, attempts and changes in a result.
 const ENDPOINTS: usize = 50;
@@ -137,7 +137,7 @@ impl Server {
     /// Lists the webhook endpoints, up to 50: URL, events, and whether each is enabled, failing or disabled. An endpoint
     /// with `failing_since` accepts nothing. `active: false` means disabled: its deliveries are held.
     #[tool(annotations(title = "List endpoints", read_only_hint = true))]
-    async fn list_endpoints(&self, Parameters(sought): Parameters<Sought>) -> Result<ToolResult, Failure> {
+    async fn list_endpoints(&self, Parameters(sought): Parameters<EndpointQuery>) -> Result<ToolResult, Failure> {
         let mut found = self.api.call(&ListEndpoints::new()).await?.webhook_endpoints;
         let all = found.len();
         found.retain(|endpoint| endpoints::is_meant(endpoint, &sought));

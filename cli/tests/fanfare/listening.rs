@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World, event};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Machine, common_id, network::Network};
+use super::{Machine, common_id, network::NetworkSettings};
 
 /// A `fanfare listen` process and its output. Dropping the value kills the process with SIGKILL.
 pub(super) struct Listener {
@@ -436,7 +436,7 @@ async fn nothing_is_lost(troubles: Troubles) {
     ports.sqs =
         world.stack.sqs().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
     let (tenant, mut machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
-    let network = Network::to(world.stack.api()).await;
+    let network = NetworkSettings::to(world.stack.api()).await;
     network.address().clone_into(&mut machine.api);
     machine.signs_in(&tenant).await;
     let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);

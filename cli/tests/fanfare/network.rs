@@ -7,12 +7,12 @@ use tokio::{
 };
 
 /// A relay for TCP connections.
-pub(super) struct Network {
+pub(super) struct NetworkSettings {
     address: String,
     is_cut: watch::Sender<bool>,
 }
 
-impl Network {
+impl NetworkSettings {
     /// Starts a relay to `api`, a URL without a path.
     pub(super) async fn to(api: &str) -> Self {
         let service = api.trim_start_matches("http://").to_owned();

@@ -8,8 +8,8 @@ use crate::{
         agent,
         api_keys::{IssuedKey, KeyRecord},
         cli_logins::CliLogin,
-        email::Email,
-        mail::{Mail, Mailer, Part},
+        email::EmailAddress,
+        mail::{EmailMessage, Mailer, Part},
         organizations::Organization,
         permissions::KeyKind,
         rate_limits::{ALERT, CREDENTIAL_ALERT, Limit, OWNER_ALERT, RateLimits},
@@ -50,7 +50,7 @@ impl Alerts {
     /// Notifies `user` that their password was changed on `device`.
     pub async fn password_changed(&self, user: &User, device: &Device, base: &BaseUrl, now: Timestamp) {
         let agent = device.agent.as_deref();
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             "Your password was changed",
             &[
                 Part::text(
@@ -115,7 +115,7 @@ impl Alerts {
             ),
             Part::Button("Reset password", format!("{base}/reset-password")),
         ]);
-        let mail = Mail::new("Your password was changed", &parts, &[Part::text(WHY)]);
+        let mail = EmailMessage::new("Your password was changed", &parts, &[Part::text(WHY)]);
         let verified = User { email_verified: true, ..user.clone() };
         self.notify(&verified, mail, now).await;
     }
@@ -142,7 +142,7 @@ impl Alerts {
                  scopes, even after you leave."
             }
         };
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             "An API key was created",
             &[
                 Part::text(what),
@@ -157,7 +157,7 @@ impl Alerts {
 
     /// Notifies `user` that the client that requested `login` is signed in.
     pub async fn client_signed_in(&self, user: &User, login: &CliLogin, base: &BaseUrl, now: Timestamp) {
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             "A command-line client signed in",
             &[
                 Part::text("A command-line client signed in to your account, after you approved it in your browser."),
@@ -171,8 +171,8 @@ impl Alerts {
     }
 
     /// Notifies `inviter` that they invited `email` to their organization as an owner, who can remove them.
-    pub(crate) async fn owner_invited(&self, inviter: &User, email: &Email, base: &BaseUrl, now: Timestamp) {
-        let mail = Mail::new(
+    pub(crate) async fn owner_invited(&self, inviter: &User, email: &EmailAddress, base: &BaseUrl, now: Timestamp) {
+        let mail = EmailMessage::new(
             "You invited an owner",
             &[
                 Part::text(
@@ -229,7 +229,7 @@ impl Alerts {
                 ),
             ),
         };
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             subject,
             &[
                 Part::Text(news),
@@ -256,7 +256,7 @@ impl Alerts {
     ) {
         let mut facts = vec![("Organization", organization.name.as_str().to_owned())];
         facts.extend(from(&device.address.to_string(), device.agent.as_deref(), now));
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             "You joined another organization",
             &[
                 Part::text(
@@ -280,7 +280,7 @@ impl Alerts {
         if by.id == member.id {
             return;
         }
-        let mail = Mail::new(
+        let mail = EmailMessage::new(
             "You were removed from an organization",
             &[
                 Part::Text(format!(
@@ -296,11 +296,11 @@ impl Alerts {
         self.notify(member, mail, now).await;
     }
 
-    async fn notify(&self, user: &User, mail: Mail, now: Timestamp) {
+    async fn notify(&self, user: &User, mail: EmailMessage, now: Timestamp) {
         self.notify_within(ALERT, user, mail, now).await;
     }
 
-    async fn notify_within(&self, limit: Limit, user: &User, mail: Mail, now: Timestamp) {
+    async fn notify_within(&self, limit: Limit, user: &User, mail: EmailMessage, now: Timestamp) {
         if user.email_verified && self.rate_limits.may_notify(limit, user, now).await {
             self.mailer.send(&user.email, mail, user.id).await;
         }

@@ -264,7 +264,7 @@ impl ApiKeys {
     ) -> Result<IssuedKey> {
         match new.permissions.kind() {
             KeyKind::Personal => user.check_verified()?,
-            KeyKind::Organization => user.check_manages()?,
+            KeyKind::Organization => user.check_verified_owner()?,
         }
         let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, new };
         let (hash, new) = (SecretHash::of(issued.key.reveal()), &issued.new);

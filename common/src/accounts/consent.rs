@@ -14,7 +14,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         members::{MemberIdOrEmail, Members},
         organizations::Organization,
         sessions::{BY_USER, SESSION_ID},
@@ -63,7 +63,7 @@ pub enum Consent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
     pub organization: TenantId,
-    pub address: Email,
+    pub address: EmailAddress,
 }
 
 crate::from_env! {
@@ -93,18 +93,18 @@ impl Consents {
     }
 
     /// Whether the owner of `address` has stopped the emails of `organization`.
-    pub async fn is_stopped(&self, organization: &TenantId, address: &Email) -> Result<bool> {
+    pub async fn is_stopped(&self, organization: &TenantId, address: &EmailAddress) -> Result<bool> {
         Ok(self.answer(organization, address).await? == Some(false))
     }
 
     /// Whether the owner of `address` agreed, or `None` without an answer.
-    pub async fn answer(&self, organization: &TenantId, address: &Email) -> Result<Option<bool>> {
+    pub async fn answer(&self, organization: &TenantId, address: &EmailAddress) -> Result<Option<bool>> {
         let key = answer_key(organization, address);
         let found = get(&self.dynamodb, &self.table, key, "reading a consent").await?;
         Ok(found.and_then(|found| ItemReader::new("consent", &found).optional_boolean(AGREES)))
     }
 
-    async fn is_verified_member(&self, organization: &TenantId, address: &Email) -> Result<bool> {
+    async fn is_verified_member(&self, organization: &TenantId, address: &EmailAddress) -> Result<bool> {
         match self.members.find(organization, &MemberIdOrEmail::Email(address.clone())).await {
             Ok(member) => Ok(member.user.email_verified),
             Err(Error::NotFound(_)) => Ok(false),
@@ -117,7 +117,7 @@ impl Consents {
         &self,
         base: &BaseUrl,
         organization: &TenantId,
-        address: &Email,
+        address: &EmailAddress,
         now: Timestamp,
     ) -> Result<String> {
         let token = Token::generate();
@@ -194,18 +194,18 @@ pub(super) async fn delete_links(dynamodb: &Client, tokens: &str, organization: 
 }
 
 /// The token and the address in a link.
-fn parse(link: &str) -> Option<(Token, Email)> {
+fn parse(link: &str) -> Option<(Token, EmailAddress)> {
     let (token, address) = link.split_once('.')?;
     let address = String::from_utf8(URL_SAFE_NO_PAD.decode(address).ok()?).ok()?;
-    Some((Token::parse(token)?, Email::stored(&address)))
+    Some((Token::parse(token)?, EmailAddress::stored(&address)))
 }
 
 /// Hashing keeps readable addresses out of the table.
-fn subject(organization: &TenantId, address: &Email) -> SecretHash {
+fn subject(organization: &TenantId, address: &EmailAddress) -> SecretHash {
     SecretHash::of(&format!("{organization} {address}"))
 }
 
 /// The key of an answer.
-fn answer_key(organization: &TenantId, address: &Email) -> Item {
+fn answer_key(organization: &TenantId, address: &EmailAddress) -> Item {
     item([(TOKEN_HASH, text(format!("{ANSWER}#{}", subject(organization, address).as_str())))])
 }

@@ -20,9 +20,9 @@ const MAX_GIVEN: usize = 2000;
 /// same mailbox, which should have only one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Email(String);
+pub struct EmailAddress(String);
 
-impl Email {
+impl EmailAddress {
     /// Trims, validates and canonicalizes `text`.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let text = text.trim();
@@ -51,7 +51,7 @@ impl Email {
     }
 }
 
-impl fmt::Display for Email {
+impl fmt::Display for EmailAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -108,7 +108,7 @@ mod tests {
             ("jo@r3---sn.example.com", "jo@r3---sn.example.com"),
             ("jo@1.example.xn--p1ai", "jo@1.example.xn--p1ai"),
         ] {
-            assert_eq!(Email::parse(text).expect(text).as_str(), email);
+            assert_eq!(EmailAddress::parse(text).expect(text).as_str(), email);
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
             &long_local,
             &long_label,
         ] {
-            let problems = Email::parse(text).expect_err(text);
+            let problems = EmailAddress::parse(text).expect_err(text);
             assert_eq!(problems.iter().map(|problem| problem.code).collect::<Vec<_>>(), [IssueCode::InvalidFormat]);
         }
     }
@@ -165,26 +165,29 @@ mod tests {
             let [local, label, last] = [64, 63, last].map(|length| "a".repeat(length));
             format!("{local}@{label}.{label}.{last}")
         };
-        assert_eq!(Email::parse(&address(61)).expect("short enough").as_str().len(), 254);
-        assert_eq!(Email::parse(&address(62)).expect_err("too long")[..][0].code, IssueCode::TooBig);
+        assert_eq!(EmailAddress::parse(&address(61)).expect("short enough").as_str().len(), 254);
+        assert_eq!(EmailAddress::parse(&address(62)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         let shrinking = format!("jo@{}example.com", "\u{ad}".repeat(300));
-        assert_eq!(Email::parse(&shrinking).expect("the address is kept without them").as_str(), "jo@example.com");
+        assert_eq!(
+            EmailAddress::parse(&shrinking).expect("the address is kept without them").as_str(),
+            "jo@example.com"
+        );
         // The ASCII form of a label with 63 of these characters exceeds 63 characters.
-        assert!(Email::parse(&format!("jo@{}.com", "ü".repeat(63))).is_err());
+        assert!(EmailAddress::parse(&format!("jo@{}.com", "ü".repeat(63))).is_err());
     }
 
     proptest! {
         #[test]
         fn parsing_is_idempotent(text in r"\PC{0,20}|[a-zA-Z.+]{1,5}@[a-zß-üA-Z0-9.。\-]{1,20}\.\PC{1,5}") {
-            if let Ok(email) = Email::parse(&text) {
+            if let Ok(email) = EmailAddress::parse(&text) {
                 prop_assert!(email.as_str().is_ascii() && email.as_str().len() <= MAX_LENGTH);
-                prop_assert_eq!(Email::parse(email.as_str()), Ok(email));
+                prop_assert_eq!(EmailAddress::parse(email.as_str()), Ok(email));
             }
         }
 
         #[test]
         fn no_text_panics_the_parser(text in any::<String>()) {
-            let _parsed = Email::parse(&text);
+            let _parsed = EmailAddress::parse(&text);
         }
     }
 }

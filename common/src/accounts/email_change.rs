@@ -16,8 +16,8 @@ use crate::{
     accounts::{
         alerts::from,
         api_keys::ApiKeys,
-        email::Email,
-        mail::{Mail, Mailer, Part, unhurried},
+        email::EmailAddress,
+        mail::{EmailMessage, Mailer, Part, unhurried},
         organizations::Organizations,
         password::{Hasher, Password},
         rate_limits::{RateLimits, WELCOME_MAIL},
@@ -86,7 +86,7 @@ pub struct ChangeLink {
     pub purpose: Purpose,
     pub user: User,
     /// The user's address after the link is used.
-    pub email: Email,
+    pub email: EmailAddress,
     hash: SecretHash,
     /// When the link was issued; for an undo, when the address was changed.
     created_at: Timestamp,
@@ -109,7 +109,7 @@ impl EmailChanges {
         recorder: &Recorder,
         user: &User,
         session: &Session,
-        email: &Email,
+        email: &EmailAddress,
         base: &BaseUrl,
         now: Timestamp,
     ) -> Result<()> {
@@ -168,7 +168,7 @@ impl EmailChanges {
             return Ok(None);
         }
         let Some(user) = self.users.find(record.parsed(USER_ID)?).await? else { return Ok(None) };
-        let email = Email::stored(record.text(EMAIL)?);
+        let email = EmailAddress::stored(record.text(EMAIL)?);
         let session = match record.optional_text(SESSION) {
             Some(hash) => self.sessions.stored(&SecretHash::stored(hash), now).await?,
             None => None,
@@ -323,7 +323,7 @@ impl EmailChanges {
     }
 
     /// Checks that no other user has the address.
-    async fn check_free(&self, email: &Email, user: UserId, now: Timestamp) -> Result<()> {
+    async fn check_free(&self, email: &EmailAddress, user: UserId, now: Timestamp) -> Result<()> {
         let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
         if guard.is_some_and(|guard| is_kept_from(&guard, user, now)) {
             return Err(Error::Conflict(Conflict::EmailTaken));
@@ -332,7 +332,7 @@ impl EmailChanges {
     }
 }
 
-fn token_item(kind: &str, token: &Token, user: UserId, email: &Email, now: Timestamp) -> Item {
+fn token_item(kind: &str, token: &Token, user: UserId, email: &EmailAddress, now: Timestamp) -> Item {
     item([
         (TOKEN_HASH, text(token.hash().as_str())),
         (KIND, text(kind)),
@@ -361,8 +361,8 @@ fn is_kept_from(guard: &Item, user: UserId, now: Timestamp) -> bool {
 
 /// The email with the link that changes an address. It does not contain a name, because the address may be a
 /// stranger's.
-fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
-    Mail::new(
+fn change_mail(base: &BaseUrl, token: &Token) -> EmailMessage {
+    EmailMessage::new(
         "Confirm your new email address",
         &[
             Part::text("Confirm this address to use it for your account."),
@@ -379,8 +379,8 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
 
 /// The email to the old address, with the link that undoes the change. It omits the new address, which may be an
 /// intruder's and which the reader does not need.
-fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -> Mail {
-    Mail::new(
+fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -> EmailMessage {
+    EmailMessage::new(
         "The email address of your account was changed",
         &[
             Part::text(

@@ -4,7 +4,7 @@ use crate::{
     accounts::{
         alerts::Alerts,
         consent::Consents,
-        email::Email,
+        email::EmailAddress,
         invitations::{Invitations, Invited, NewInvitation, invitation_mail},
         mail::Mailer,
         organizations::Organizations,
@@ -41,7 +41,7 @@ impl Inviting {
         &self,
         recorder: &Recorder,
         inviter: &User,
-        email: &Email,
+        email: &EmailAddress,
         role: Role,
         base: &BaseUrl,
     ) -> Result<Invited> {
@@ -67,7 +67,7 @@ impl Inviting {
     async fn send(
         &self,
         inviter: &User,
-        email: &Email,
+        email: &EmailAddress,
         new: &NewInvitation,
         base: &BaseUrl,
         now: Timestamp,

@@ -11,8 +11,8 @@ use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, t
 
 use crate::{
     accounts::{
-        email::Email,
-        mail::{Mail, Part},
+        email::EmailAddress,
+        mail::{EmailMessage, Part},
         members::is_still,
         organizations::{self, Organization, slug_key},
         password::Hasher,
@@ -29,7 +29,7 @@ use crate::{
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    error::{Conflict, Error, Refusal, Result},
+    error::{Conflict, Error, ForbiddenReason, Result},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
     paging::Paging,
@@ -42,7 +42,7 @@ pub struct Invitation {
     /// The invitation's id, which the link in the email contains.
     pub id: InvitationId,
     /// The invited address, which belongs to the new user or to the account that moves.
-    pub email: Email,
+    pub email: EmailAddress,
     /// The organization to join.
     pub organization: TenantId,
     /// The role of the new member.
@@ -139,7 +139,7 @@ impl Invitations {
         &self,
         recorder: &Recorder,
         inviter: &User,
-        email: &Email,
+        email: &EmailAddress,
         role: Role,
         now: Timestamp,
     ) -> Result<NewInvitation> {
@@ -168,7 +168,7 @@ impl Invitations {
                     let invited = Invited { invitation, status, expires_at, created_at: now };
                     return Ok(NewInvitation { invited, token });
                 }
-                Some(OWNER) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                Some(OWNER) => return Err(Error::Forbidden(ForbiddenReason::OwnersOnly)),
                 Some(_) => {}
             }
         }
@@ -223,7 +223,7 @@ impl Invitations {
                 .await?
             {
                 None => return Ok(Invited { status: InvitationStatus::Canceled, ..invited }),
-                Some(OWNER) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                Some(OWNER) => return Err(Error::Forbidden(ForbiddenReason::OwnersOnly)),
                 Some(_) => {}
             }
         }
@@ -296,7 +296,7 @@ impl Invitations {
         // If today's rules reject the stored address, its owner could neither sign in nor get email. They need a new
         // invitation, and the inviter is then shown why the address is rejected.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
-        let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
+        let email = EmailAddress::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
         let secret = record.optional_text(SECRET_HASH).map(SecretHash::stored);
         Ok(PendingInvitation { invitation: Invitation { id, email, organization, role, inviter }, secret })
@@ -434,7 +434,7 @@ impl Invited {
         let record = ItemReader::new("invitation", item);
         let invitation = Invitation {
             id: record.parsed(INVITATION_ID)?,
-            email: Email::stored(record.text(EMAIL)?),
+            email: EmailAddress::stored(record.text(EMAIL)?),
             organization: record.parsed(ORGANIZATION_ID)?,
             role: record.parsed(ROLE)?,
             inviter: record.parsed(INVITED_BY)?,
@@ -467,12 +467,12 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
 
 /// The key of the item that lists the invitations to an address of a day. Each day has its own, because a list that grew
 /// for years could reach DynamoDB's limit of 400 KB, and then the address could not be invited.
-fn mailbox(email: &Email, day: Timestamp) -> String {
+fn mailbox(email: &EmailAddress, day: Timestamp) -> String {
     format!("mailbox#{email}#{}", day.day().as_second())
 }
 
 /// The keys of the items that list an address's invitations that can be accepted at `now`.
-fn mailboxes(email: &Email, now: Timestamp) -> Vec<Item> {
+fn mailboxes(email: &EmailAddress, now: Timestamp) -> Vec<Item> {
     let seconds = u64::try_from(LIFETIME_SECONDS).unwrap_or_default();
     let days = (0..=seconds).step_by(DAY_SECONDS).map(|age| mailbox(email, now.before(Duration::from_secs(age))));
     // Version 0.1.0 had one list.
@@ -493,10 +493,10 @@ pub fn invitation_mail(
     organization: &Organization,
     new: &NewInvitation,
     stop: String,
-) -> Mail {
+) -> EmailMessage {
     let (id, token) = (new.invited.invitation.id, new.token.reveal());
     let (slug, name, inviter) = (&organization.slug, organization.name.as_str(), inviter.as_str());
-    Mail::unrequested(
+    EmailMessage::unrequested(
         "You are invited to join an organization",
         &[
             Part::Text(format!("{inviter} invited you to join the organization {name}.")),
@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn each_valid_invitation_is_in_one_of_the_lists() {
-        let email = Email::parse("bo@example.com").expect("an address");
+        let email = EmailAddress::parse("bo@example.com").expect("an address");
         let hour = Duration::from_secs(60 * 60);
         let now = Timestamp::parse("2026-03-01T05:30:00Z").expect("a time");
         let lists = mailboxes(&email, now);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         suppressions::{Cause, Suppressions},
     },
     aws::failure,
@@ -52,7 +52,7 @@ crate::from_env! {
 
 /// An email, as HTML and as plain text for clients that do not show HTML. Both are built from the same parts.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mail {
+pub struct EmailMessage {
     subject: String,
     text: String,
     html: String,
@@ -95,7 +95,7 @@ const RULE: &str = "---";
 
 impl Mailer {
     /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another email.
-    pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
+    pub async fn send(&self, to: &EmailAddress, mail: EmailMessage, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail, &about).await {
             crate::log!("email.failed", %about, ?error);
         }
@@ -106,7 +106,7 @@ impl Mailer {
     ///
     /// # Errors
     /// SES rejected the email or did not respond, or the suppression list could not be read.
-    pub async fn try_send(&self, to: &Email, mail: Mail, about: impl fmt::Display) -> Result<()> {
+    pub async fn try_send(&self, to: &EmailAddress, mail: EmailMessage, about: impl fmt::Display) -> Result<()> {
         if !mail.is_requested
             && let Some(cause) = self.suppressed(to).await?
         {
@@ -120,11 +120,11 @@ impl Mailer {
     }
 
     /// Returns why `address` gets only requested emails, or `None` if it gets all of them.
-    pub async fn suppressed(&self, address: &Email) -> Result<Option<Cause>> {
+    pub async fn suppressed(&self, address: &EmailAddress) -> Result<Option<Cause>> {
         self.suppressions.cause(address, Timestamp::now()).await
     }
 
-    async fn call(&self, to: &Email, mail: Mail) -> Result<()> {
+    async fn call(&self, to: &EmailAddress, mail: EmailMessage) -> Result<()> {
         let doing = "sending an email";
         let message = self.message(to, mail).map_err(Error::internal(doing))?;
         self.ses
@@ -140,7 +140,7 @@ impl Mailer {
 
     /// Builds the message in the format of RFC 5322. No line of it is longer than 78 bytes, except the header fields with
     /// an address: long lines of the content are encoded. SES would break them, or send them as they are.
-    fn message(&self, to: &Email, mail: Mail) -> io::Result<Vec<u8>> {
+    fn message(&self, to: &EmailAddress, mail: EmailMessage) -> io::Result<Vec<u8>> {
         let domain = self.from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
         let mut message = MessageBuilder::new()
             .from((self.service.as_str(), self.from.as_str()))
@@ -227,7 +227,7 @@ pub fn short(text: &str) -> String {
     }
 }
 
-impl Mail {
+impl EmailMessage {
     /// Builds an email from these parts; `why` explains why the recipient gets it. All arguments may contain untrusted
     /// text.
     pub fn new(subject: &str, parts: &[Part], why: &[Part]) -> Self {
@@ -311,7 +311,7 @@ mod tests {
             Part::Quote("<a href=\"x\">\n  no</a>".to_owned()),
         ];
         let link = Part::Link("Open\n<settings>".to_owned(), "https://a.example/settings".to_owned());
-        let mail = Mail::new("A subject", &parts, &[Part::text("You own this."), link]);
+        let mail = EmailMessage::new("A subject", &parts, &[Part::text("You own this."), link]);
         assert_eq!(
             mail.text,
             "<b> & \"more\"\na second line\n\nWorkflow: <i> b\nJob: 7\n\nView job:\nhttps://a.example/?b=1&c=2\n\n\
@@ -341,7 +341,7 @@ mod tests {
             Part::text("An\u{ad}n\u{202e}a\r\nجو\u{200c}"),
             Part::Quote("\u{e0041}a\u{feff}\n👩\u{200d}🚀".to_owned()),
         ];
-        let mail = Mail::new("Two\n\u{200b}lines", &parts, &[Part::text("w\u{ad}y")]);
+        let mail = EmailMessage::new("Two\n\u{200b}lines", &parts, &[Part::text("w\u{ad}y")]);
         assert_eq!(mail.subject, "Two  lines");
         assert_eq!(mail.text, "An n a\nجو\u{200c}\n\n>  a \n> 👩\u{200d}🚀\n\n---\n\nw y\n");
         assert!(mail.html.contains("<p>An n a<br>جو\u{200c}</p>"), "{}", mail.html);

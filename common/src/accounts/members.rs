@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::Client;
 use crate::{
     accounts::{
         api_keys::ApiKeys,
-        email::Email,
+        email::EmailAddress,
         organizations::part,
         users::{
             CREATED_AT, EMAIL, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key,
@@ -20,7 +20,7 @@ use crate::{
         expression::{Condition, Update, query},
         transaction::Transaction,
     },
-    error::{Conflict, Error, Refusal, Result},
+    error::{Conflict, Error, ForbiddenReason, Result},
     id::{TenantId, UserId},
     issue::Problem,
     paging::{Order, Paging},
@@ -41,13 +41,13 @@ pub struct Member {
 #[derive(Debug)]
 pub enum MemberIdOrEmail {
     Id(UserId),
-    Email(Email),
+    Email(EmailAddress),
 }
 
 impl MemberIdOrEmail {
     /// Parses an id or an email. Only an email contains an `@`.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        if text.contains('@') { Email::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
+        if text.contains('@') { EmailAddress::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
     }
 }
 
@@ -185,12 +185,12 @@ impl Members {
                 match writes.first_refused(&self.dynamodb).await? {
                     None => return Ok(member),
                     Some(0) => continue,
-                    Some(_) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                    Some(_) => return Err(Error::Forbidden(ForbiddenReason::OwnersOnly)),
                 }
             }
             let is_owner = member.user.role == Role::Owner;
             if !is_owner && change != MemberChange::Removal {
-                return Err(Error::Forbidden(Refusal::OwnersOnly));
+                return Err(Error::Forbidden(ForbiddenReason::OwnersOnly));
             }
             if change == MemberChange::Role(member.user.role) {
                 return Ok(member);

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         users::{CREATED_AT, NAME, ORGANIZATION_ID, PK, pk},
     },
     audit::{self, Target, TargetKind},
@@ -31,7 +31,7 @@ pub struct Organization {
     /// The unique name used in URLs and commands.
     pub slug: Slug,
     /// The address for notifications about failures.
-    pub debug_notification_email: Email,
+    pub debug_notification_email: EmailAddress,
     /// Whether the owner of that address has to agree before emails contain text of jobs. False for an address that was
     /// chosen before 0.2.0.
     pub asks_recipient: bool,
@@ -128,7 +128,7 @@ impl Organization {
             id: record.parsed(ORGANIZATION_ID)?,
             name: Name::stored(record.text(NAME)?),
             slug: record.checked(SLUG, Slug::parse)?,
-            debug_notification_email: Email::stored(record.text(DEBUG_NOTIFICATION_EMAIL)?),
+            debug_notification_email: EmailAddress::stored(record.text(DEBUG_NOTIFICATION_EMAIL)?),
             asks_recipient: record.optional_boolean(ASKS_RECIPIENT).unwrap_or_default(),
             disable_job_failure_notifications: record
                 .optional_boolean(DISABLE_JOB_FAILURE_NOTIFICATIONS)

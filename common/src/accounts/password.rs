@@ -110,7 +110,7 @@ impl fmt::Debug for PasswordHash {
 
 /// The result of checking a password.
 #[derive(Debug)]
-pub enum Checked {
+pub enum PasswordCheck {
     /// The password does not match, or there was no hash to check against.
     Wrong,
     /// The password matches.
@@ -163,7 +163,7 @@ impl Hasher {
     ///
     /// # Errors
     /// The stored hash is malformed, or Argon2 fails.
-    pub async fn check(&self, guess: Guess, hash: Option<PasswordHash>) -> Result<Checked> {
+    pub async fn check(&self, guess: Guess, hash: Option<PasswordHash>) -> Result<PasswordCheck> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || match (guess.0, hash) {
             (Some(password), Some(hash)) => hasher.check_now(&password, &hash),
@@ -172,14 +172,14 @@ impl Hasher {
                 if password.typed.is_some() {
                     hasher.hash_now(&password)?;
                 }
-                hasher.hash_now(&password).map(|_| Checked::Wrong)
+                hasher.hash_now(&password).map(|_| PasswordCheck::Wrong)
             }
         })
         .await
         .map_err(Error::internal("checking a password"))?
     }
 
-    fn check_now(&self, password: &Password, hash: &PasswordHash) -> Result<Checked> {
+    fn check_now(&self, password: &Password, hash: &PasswordHash) -> Result<PasswordCheck> {
         let doing = "checking a password";
         let stored = phc::PasswordHash::new(hash.as_str()).map_err(Error::internal(doing))?;
         let params = Params::try_from(&stored).map_err(Error::internal(doing))?;
@@ -193,10 +193,14 @@ impl Hasher {
         };
         let is_prepared = matches(&password.prepared)?;
         if !is_prepared && !password.typed.as_ref().map_or(Ok(false), |typed| matches(typed))? {
-            return Ok(Checked::Wrong);
+            return Ok(PasswordCheck::Wrong);
         }
         let weaker = params.m_cost() < self.params.m_cost() || params.t_cost() < self.params.t_cost();
-        if weaker || !is_prepared { self.hash_now(password).map(Checked::Outdated) } else { Ok(Checked::Right) }
+        if weaker || !is_prepared {
+            self.hash_now(password).map(PasswordCheck::Outdated)
+        } else {
+            Ok(PasswordCheck::Right)
+        }
     }
 
     fn hash_now(&self, password: &Password) -> Result<PasswordHash> {
@@ -266,7 +270,7 @@ mod tests {
         };
         for [one, other] in SPELLINGS.iter().copied().flat_map(|[one, other]| [[one, other], [other, one]]) {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
-            assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
+            assert!(matches!(check(other, &hash), PasswordCheck::Right), "{one:?} {other:?}");
         }
         // Only encodings of the same password are equal. Similar letters, upper and lower case, and trailing spaces are
         // different.
@@ -278,7 +282,7 @@ mod tests {
             ["p\u{430}ssword", "password"],
         ] {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
-            assert!(matches!(check(other, &hash), Checked::Wrong), "{one:?} {other:?}");
+            assert!(matches!(check(other, &hash), PasswordCheck::Wrong), "{one:?} {other:?}");
         }
     }
 
@@ -293,12 +297,15 @@ mod tests {
             let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
             let old = PasswordHash(format!("$argon2id$v=19$m=64,t=1,p=1${salt}${hash}"));
             let new = match (hasher.check_now(&guess(), &old).expect("checked"), guess().typed.is_some()) {
-                (Checked::Outdated(new), true) => new,
-                (Checked::Right, false) => continue,
+                (PasswordCheck::Outdated(new), true) => new,
+                (PasswordCheck::Right, false) => continue,
                 (checked, _) => unreachable!("{typed:?}: {checked:?}"),
             };
-            assert!(matches!(hasher.check_now(&guess(), &new), Ok(Checked::Right)), "{typed:?}");
-            assert!(matches!(hasher.check_now(&Password::of("wrong horse"), &old), Ok(Checked::Wrong)), "{typed:?}");
+            assert!(matches!(hasher.check_now(&guess(), &new), Ok(PasswordCheck::Right)), "{typed:?}");
+            assert!(
+                matches!(hasher.check_now(&Password::of("wrong horse"), &old), Ok(PasswordCheck::Wrong)),
+                "{typed:?}"
+            );
         }
     }
 
@@ -329,14 +336,14 @@ mod tests {
         let password = |text| Password::parse(text).expect("long enough");
         let old = hasher(64, 1).hash_now(&password("correct horse")).expect("hashed");
         let today = hasher(128, 2);
-        let Ok(Checked::Outdated(new)) = today.check_now(&password("correct horse"), &old) else {
+        let Ok(PasswordCheck::Outdated(new)) = today.check_now(&password("correct horse"), &old) else {
             unreachable!("it is")
         };
         assert!(new.as_str().starts_with("$argon2id$v=19$m=128,t=2,p=1$"));
-        assert!(matches!(today.check_now(&password("correct horse"), &new), Ok(Checked::Right)));
-        assert!(matches!(hasher(64, 1).check_now(&password("correct horse"), &new), Ok(Checked::Right)));
+        assert!(matches!(today.check_now(&password("correct horse"), &new), Ok(PasswordCheck::Right)));
+        assert!(matches!(hasher(64, 1).check_now(&password("correct horse"), &new), Ok(PasswordCheck::Right)));
         for hash in [&old, &new] {
-            assert!(matches!(today.check_now(&password("wrong horse"), hash), Ok(Checked::Wrong)));
+            assert!(matches!(today.check_now(&password("wrong horse"), hash), Ok(PasswordCheck::Wrong)));
         }
     }
 

@@ -6,8 +6,8 @@ use crate::{
     accounts::{
         alerts::Alerts,
         api_keys::{ApiKeys, KeyRecord},
-        email::Email,
-        mail::{Mail, Mailer, Part, unhurried},
+        email::EmailAddress,
+        mail::{EmailMessage, Mailer, Part, unhurried},
         organizations::Organizations,
         password::PasswordHash,
         rate_limits::{ClientAddress, RateLimits},
@@ -58,7 +58,13 @@ impl PasswordResets {
     ///
     /// # Errors
     /// There were too many requests ([`Error::TooMany`]).
-    pub async fn request(&self, email: &Email, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
+    pub async fn request(
+        &self,
+        email: &EmailAddress,
+        client: ClientAddress,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<()> {
         self.rate_limits.count_reset(email, client, now).await?;
         let send = async {
             if let Some((user, _)) = self.users.credentials(Some(email)).await? {
@@ -86,7 +92,7 @@ impl PasswordResets {
         if record.text(KIND)? != PASSWORD_RESET || record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::InvalidToken);
         }
-        let (email, id): (_, UserId) = (Email::stored(record.text(EMAIL)?), record.parsed(USER_ID)?);
+        let (email, id): (_, UserId) = (EmailAddress::stored(record.text(EMAIL)?), record.parsed(USER_ID)?);
         let resets = record.number(KEY_EPOCH)? - record.optional_number(MOVES).unwrap_or(0);
         let (user, _) = self.users.credentials(Some(&email)).await?.ok_or(Error::InvalidToken)?;
         let is_valid = if user.id == id { user.key_epoch - user.moves == resets } else { !user.email_verified };
@@ -188,8 +194,8 @@ impl PasswordResets {
 
 /// The email with the link that resets a password. It does not contain a name, because anyone can request it for any
 /// address.
-pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
-    Mail::new(
+pub fn reset_mail(base: &BaseUrl, token: &Token) -> EmailMessage {
+    EmailMessage::new(
         "Choose a new password",
         &[
             Part::text("Choose a new password for your account."),

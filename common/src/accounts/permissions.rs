@@ -6,7 +6,7 @@ pub use api::account::{KeyKind, Scope};
 
 use crate::{
     aws::dynamo::{Item, ItemReader, attributes, text, texts},
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     issue::{Problem, parse_name},
 };
 
@@ -51,9 +51,9 @@ impl Permissions {
     /// Checks that the key has `scope`.
     ///
     /// # Errors
-    /// The key lacks the scope ([`Refusal::ScopeMissing`]).
+    /// The key lacks the scope ([`ForbiddenReason::ScopeMissing`]).
     pub fn check(&self, scope: Scope) -> Result<()> {
-        if self.include(scope) { Ok(()) } else { Err(Error::Forbidden(Refusal::ScopeMissing(scope))) }
+        if self.include(scope) { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::ScopeMissing(scope))) }
     }
 
     pub(super) fn add_to(&self, item: &mut Item) {

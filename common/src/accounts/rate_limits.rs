@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::R
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
         users::User,
     },
@@ -227,7 +227,7 @@ impl RateLimits {
     ///
     /// # Errors
     /// Too many invitations ([`Error::TooMany`]).
-    pub async fn count_invitation(&self, inviter: &User, address: &Email, now: Timestamp) -> Result<()> {
+    pub async fn count_invitation(&self, inviter: &User, address: &EmailAddress, now: Timestamp) -> Result<()> {
         self.count(INVITER, &inviter.id.to_string(), now).await?;
         self.count(INVITED_BY, &format!("{} {address}", inviter.organization), now).await
     }
@@ -251,7 +251,7 @@ impl RateLimits {
     /// Counts an email to `address` before it is sent. Returns `false` if the address has got as many as `limit` allows.
     /// Strangers can use up such a limit, so it only withholds the email: the caller's change succeeds, and the response
     /// does not reveal that others wrote to the address.
-    pub async fn may_send(&self, limit: Limit, address: &Email, now: Timestamp) -> Result<bool> {
+    pub async fn may_send(&self, limit: Limit, address: &EmailAddress, now: Timestamp) -> Result<bool> {
         match self.count(limit, address.as_str(), now).await {
             Ok(()) => Ok(true),
             Err(Error::TooMany { .. }) => Ok(false),
@@ -280,7 +280,7 @@ impl RateLimits {
     ///
     /// # Errors
     /// Too many requests ([`Error::TooMany`]).
-    pub async fn count_reset(&self, email: &Email, client: ClientAddress, now: Timestamp) -> Result<()> {
+    pub async fn count_reset(&self, email: &EmailAddress, client: ClientAddress, now: Timestamp) -> Result<()> {
         self.count(RESET_MAIL_CLIENT, &client.to_string(), now).await?;
         self.count(RESET_MAIL, email.as_str(), now).await
     }

@@ -2,8 +2,8 @@
 
 use crate::{
     accounts::{
-        email::Email,
-        password::{Checked, Guess, Hasher, Password, PasswordHash},
+        email::EmailAddress,
+        password::{Guess, Hasher, Password, PasswordCheck, PasswordHash},
         rate_limits::{PASSWORD_CHECK, RateLimits},
         sessions::{Device, Session, Sessions},
         token::Token,
@@ -59,18 +59,18 @@ impl SignIns {
         device: &Device,
         now: Timestamp,
     ) -> Result<SignIn> {
-        let email = Email::parse(address).ok();
+        let email = EmailAddress::parse(address).ok();
         // All spellings of an address share one counter.
-        let subject = email.as_ref().map_or(address, Email::as_str);
+        let subject = email.as_ref().map_or(address, EmailAddress::as_str);
         self.rate_limits.count_sign_in(subject, device.address, now).await?;
         let (user, hash) = self.users.credentials(email.as_ref()).await?.unzip();
         let checked = self.hasher.check(password, hash.clone()).await?;
-        let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
+        let (Some(user), Some(hash), false) = (user, hash, matches!(checked, PasswordCheck::Wrong)) else {
             return Err(Error::WrongPassword);
         };
         let rehash = async {
             match &checked {
-                Checked::Outdated(new) => self.users.rehash(user.id, &hash, new).await,
+                PasswordCheck::Outdated(new) => self.users.rehash(user.id, &hash, new).await,
                 _ => Ok(()),
             }
         };
@@ -119,8 +119,8 @@ impl SignIns {
         self.rate_limits.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
         let (_, hash) = self.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;
         match self.hasher.check(password, Some(hash.clone())).await? {
-            Checked::Wrong => Err(Error::InvalidPassword),
-            Checked::Right | Checked::Outdated(_) => Ok(hash),
+            PasswordCheck::Wrong => Err(Error::InvalidPassword),
+            PasswordCheck::Right | PasswordCheck::Outdated(_) => Ok(hash),
         }
     }
 }

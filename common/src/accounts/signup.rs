@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         mail::Mailer,
         organizations::{Organization, slug_key},
         password::{Hasher, Password, PasswordHash},
@@ -37,21 +37,21 @@ pub struct NewUser {
     /// The client that signs the user up and gets the first session.
     pub device: Device,
     /// The address for notifications that a founder chose, if it is another one than their own.
-    pub notified: Option<Email>,
+    pub notified: Option<EmailAddress>,
 }
 
 /// A person who signs up with a new organization.
 pub struct Founder {
     pub name: Name,
     /// The email address for signing in.
-    pub email: Email,
+    pub email: EmailAddress,
     pub password: Password,
     /// The organization's display name.
     pub organization_name: Name,
     /// The unique name of the organization.
     pub organization_slug: Slug,
     /// The organization's address for notifications about failures.
-    pub debug_notification_email: Email,
+    pub debug_notification_email: EmailAddress,
 }
 
 /// A person who signs up by accepting an invitation.
@@ -69,7 +69,7 @@ pub struct Invitee {
 /// A person who signs up, with or without an invitation.
 pub(crate) struct NewPerson {
     pub name: Name,
-    pub email: Email,
+    pub email: EmailAddress,
     pub password: PasswordHash,
     pub device: Device,
 }
@@ -157,7 +157,7 @@ impl Accounts {
 
     /// Rejects a taken slug or email early, with one read of both guards. Only the transaction in [`Self::create`] is
     /// authoritative.
-    async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
+    async fn check_free(&self, slug: &Slug, email: &EmailAddress) -> Result<()> {
         let guards = [(&self.organizations, pk(slug_key(slug))), (&self.users, pk(email_key(email)))];
         match get_both(&self.dynamodb, guards, "looking up slug and email").await? {
             [Some(_), _] => Err(Error::Conflict(Conflict::SlugTaken(slug.clone()))),

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{Client, types::ReturnValue};
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
     },
     aws::{
@@ -89,7 +89,7 @@ impl Suppressions {
     /// complaint.
     pub async fn add(&self, address: &str, cause: Cause, now: Timestamp) -> Result<()> {
         // An address stored by an earlier version may not meet today's rules.
-        let address = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));
+        let address = EmailAddress::parse(address).unwrap_or_else(|_problems| EmailAddress::stored(address));
         let mut entry = key(&address);
         entry.extend([
             KIND.with(text(SUPPRESSION)),
@@ -108,7 +108,7 @@ impl Suppressions {
     /// address does not exist. After the third within a week, adds the address to the list, and returns `true`. Noting a
     /// bounce again has no effect.
     pub async fn add_passing(&self, address: &str, id: &str, at: Timestamp, now: Timestamp) -> Result<bool> {
-        let email = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));
+        let email = EmailAddress::parse(address).unwrap_or_else(|_problems| EmailAddress::stored(address));
         let noted = Update::of(&self.table, item([(TOKEN_HASH, text(hash_key(PASSING, &email)))]))
             .set(KIND, text(PASSING))
             .set(EXPIRES_AT, number(now.after(WEEK).as_second()))
@@ -125,7 +125,7 @@ impl Suppressions {
     }
 
     /// Returns why `address` is on the list, or `None` if it is not.
-    pub async fn cause(&self, address: &Email, now: Timestamp) -> Result<Option<Cause>> {
+    pub async fn cause(&self, address: &EmailAddress, now: Timestamp) -> Result<Option<Cause>> {
         let found = get(&self.dynamodb, &self.table, key(address), "reading the suppression list").await?;
         let Some(found) = found else { return Ok(None) };
         let record = ItemReader::new("suppression", &found);
@@ -138,11 +138,11 @@ impl Suppressions {
 
 /// The key of the entry for `address`. Deleting the item removes the address from the list, for example once a link in
 /// an email has proved that the mailbox works. Hashing keeps readable addresses out of the table.
-pub(crate) fn key(address: &Email) -> Item {
+pub(crate) fn key(address: &EmailAddress) -> Item {
     item([(TOKEN_HASH, text(hash_key(SUPPRESSION, address)))])
 }
 
-fn hash_key(kind: &str, address: &Email) -> String {
+fn hash_key(kind: &str, address: &EmailAddress) -> String {
     format!("{kind}#{}", SecretHash::of(address.as_str()).as_str())
 }
 

@@ -6,7 +6,7 @@ pub use api::account::Role;
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
-    accounts::{email::Email, password::PasswordHash, token::SecretHash},
+    accounts::{email::EmailAddress, password::PasswordHash, token::SecretHash},
     audit::{self, Action, Actor, ActorKind, Entry, Recorder, Target, TargetKind},
     aws::{
         batch::batch_get,
@@ -14,7 +14,7 @@ use crate::{
         expression::{Condition, Update},
         transaction::Transaction,
     },
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     id::{TenantId, UserId},
     issue::{Problem, parse_name},
     name::Name,
@@ -28,14 +28,14 @@ pub struct User {
     /// The display name, chosen by the user.
     pub name: Name,
     /// The email address for signing in.
-    pub email: Email,
+    pub email: EmailAddress,
     /// Whether they have proved access to the mailbox.
     pub email_verified: bool,
     /// Whether they chose the address themselves at sign-up, and may therefore replace it until it is verified. An
     /// invited user's address is chosen by the inviter.
     pub chose_email: bool,
     /// The address that replaces `email` once it is verified.
-    pub pending_email: Option<Email>,
+    pub pending_email: Option<EmailAddress>,
     /// The hashes of the tokens that undo recent address changes, oldest first.
     pub email_undos: EmailUndos,
     pub organization: TenantId,
@@ -88,12 +88,12 @@ pub(crate) fn user_key(id: UserId) -> String {
 }
 
 /// The table key of the guard item that makes an email unique.
-pub(crate) fn email_key(email: &Email) -> String {
+pub(crate) fn email_key(email: &EmailAddress) -> String {
     format!("email#{email}")
 }
 
 /// The guard item that assigns an address to the user `id`.
-pub(crate) fn email_guard(email: &Email, id: UserId) -> Item {
+pub(crate) fn email_guard(email: &EmailAddress, id: UserId) -> Item {
     item([(PK, text(email_key(email))), (USER_ID, text(id))])
 }
 
@@ -115,26 +115,26 @@ impl User {
     /// Checks that the user has verified their email address.
     ///
     /// # Errors
-    /// The address is not verified ([`Refusal::EmailNotVerified`]).
+    /// The address is not verified ([`ForbiddenReason::EmailNotVerified`]).
     pub fn check_verified(&self) -> Result<()> {
-        if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        if self.email_verified { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::EmailNotVerified)) }
     }
 
     /// Checks that the user has a second factor, if their organization requires one.
     ///
     /// # Errors
-    /// The user lacks a required second factor ([`Refusal::TwoFactorRequired`]).
+    /// The user lacks a required second factor ([`ForbiddenReason::TwoFactorRequired`]).
     pub fn check_two_factor(&self) -> Result<()> {
         if self.has_two_factor || !self.must_have_two_factor {
             Ok(())
         } else {
-            Err(Error::Forbidden(Refusal::TwoFactorRequired))
+            Err(Error::Forbidden(ForbiddenReason::TwoFactorRequired))
         }
     }
 
     /// The address that a link in an email verifies: the pending address if there is one, otherwise the current
     /// address.
-    pub fn email_to_verify(&self) -> &Email {
+    pub fn email_to_verify(&self) -> &EmailAddress {
         self.pending_email.as_ref().filter(|_| !self.email_verified).unwrap_or(&self.email)
     }
 
@@ -146,8 +146,8 @@ impl User {
     /// Checks that the user may manage their organization's members: they are an owner with a verified email.
     ///
     /// # Errors
-    /// The user is not an owner ([`Refusal::OwnersOnly`]), or not verified.
-    pub fn check_manages(&self) -> Result<()> {
+    /// The user is not an owner ([`ForbiddenReason::OwnersOnly`]), or not verified.
+    pub fn check_verified_owner(&self) -> Result<()> {
         self.check_owner()?;
         self.check_verified()
     }
@@ -155,9 +155,9 @@ impl User {
     /// Checks that the user is an owner of their organization.
     ///
     /// # Errors
-    /// The user is not an owner ([`Refusal::OwnersOnly`]).
+    /// The user is not an owner ([`ForbiddenReason::OwnersOnly`]).
     pub fn check_owner(&self) -> Result<()> {
-        if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
+        if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::OwnersOnly)) }
     }
 
     /// The condition that the user still exists and is in the same organization. Every transaction that writes to the
@@ -184,7 +184,7 @@ impl User {
         &self,
         recorder: &Recorder,
         writes: Transaction,
-        email: Option<&Email>,
+        email: Option<&EmailAddress>,
     ) -> Result<Transaction> {
         if email == self.pending_email.as_ref() {
             return Ok(writes);
@@ -223,10 +223,10 @@ impl User {
         Ok(Self {
             id: record.parsed(USER_ID)?,
             name: Name::stored(record.text(NAME)?),
-            email: Email::stored(record.text(EMAIL)?),
+            email: EmailAddress::stored(record.text(EMAIL)?),
             email_verified: record.boolean(EMAIL_VERIFIED)?,
             chose_email: record.optional_boolean(CHOSE_EMAIL).unwrap_or_default(),
-            pending_email: record.optional_text(PENDING_EMAIL).map(Email::stored),
+            pending_email: record.optional_text(PENDING_EMAIL).map(EmailAddress::stored),
             email_undos: EmailUndos::stored(record.optional_text(EMAIL_UNDOS).unwrap_or_default()),
             organization: record.parsed(ORGANIZATION_ID)?,
             role: record.parsed(ROLE)?,
@@ -342,14 +342,14 @@ impl Users {
     }
 
     /// Whether a user has this email.
-    pub async fn has_account(&self, email: &Email) -> Result<bool> {
+    pub async fn has_account(&self, email: &EmailAddress) -> Result<bool> {
         let guard = self.read(email_key(email)).await?;
         Ok(guard.is_some_and(|guard| guard.contains_key(USER_ID.name())))
     }
 
     /// Finds the user with this email, and their password hash. Always makes two reads, whether or not the user exists,
     /// so the timing reveals nothing. For the same reason, it accepts `None` for a string that is not an email.
-    pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
+    pub async fn credentials(&self, email: Option<&EmailAddress>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| ItemReader::new("email", guard).optional_text(USER_ID));
         let Some(item) = self.read(format!("user#{}", id.unwrap_or_default())).await? else { return Ok(None) };

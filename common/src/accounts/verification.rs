@@ -4,8 +4,8 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        email::Email,
-        mail::{Mail, Mailer, Part},
+        email::EmailAddress,
+        mail::{EmailMessage, Mailer, Part},
         organizations::Organizations,
         suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
@@ -84,7 +84,7 @@ impl Verifications {
         Ok(())
     }
 
-    async fn is_taken(&self, email: &Email) -> Result<bool> {
+    async fn is_taken(&self, email: &EmailAddress) -> Result<bool> {
         let guard = get(&self.dynamodb, &self.users, pk(email_key(email)), "looking up an email").await?;
         Ok(guard.is_some_and(|guard| is_kept(&guard, Timestamp::now())))
     }
@@ -100,7 +100,7 @@ impl Verifications {
     /// addresses become invalid. The user signs in with the old address until the new one is verified, so entering
     /// another account's address has no effect. Returns `None` if the user may not replace the address, because their
     /// current address is verified, or because they were invited.
-    pub async fn replace_email(&self, recorder: &Recorder, user: &User, email: &Email) -> Result<Option<User>> {
+    pub async fn replace_email(&self, recorder: &Recorder, user: &User, email: &EmailAddress) -> Result<Option<User>> {
         let pending = Some(email).filter(|email| **email != user.email);
         let update = Update::of(&self.users, pk(user_key(user.id)))
             .set_all(pending.map(|email| (PENDING_EMAIL, text(email))))
@@ -125,7 +125,7 @@ impl Verifications {
         let user = get(&self.dynamodb, &self.users, pk(user_key(id)), "reading a user").await?;
         let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(LinkState::Invalid) };
         // Tokens from version 0.1.0 do not contain the address.
-        let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
+        let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), EmailAddress::stored);
         Ok(match kind {
             _ if sent_to != *user.email_to_verify() => LinkState::Invalid,
             USED_VERIFICATION => LinkState::Used,
@@ -191,8 +191,8 @@ impl Verifications {
 
 /// The email with the link that verifies an address. It does not contain a name: otherwise, anyone could send a
 /// stranger a message by signing up with the stranger's address and a name of their choice.
-pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
-    Mail::new(
+pub fn verification_mail(base: &BaseUrl, token: &Token) -> EmailMessage {
+    EmailMessage::new(
         "Confirm your email address",
         &[
             Part::text("Confirm your email address to finish your sign-up."),
@@ -209,8 +209,8 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
 
 /// The email to an account's owner after another person entered the owner's address. None of its text comes from that
 /// person.
-pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
-    Mail::new(
+pub(super) fn taken_mail(base: &BaseUrl) -> EmailMessage {
+    EmailMessage::new(
         "You already have an account",
         &[
             Part::text(

@@ -56,7 +56,7 @@ pub struct Once<'a> {
 }
 
 /// The response to a call. It may contain a secret, so it has no `Debug`.
-pub enum Answer<T> {
+pub enum CallResponse<T> {
     /// The call was made for the first time.
     New(T),
     /// The call was repeated; this is the stored response.
@@ -126,17 +126,17 @@ impl Once<'_> {
     ///
     /// # Errors
     /// The key was used with different fields, or `act` failed.
-    pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
+    pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<CallResponse<T>> {
         if let Some(answer) = self.known().await? {
-            return Ok(Answer::Known(answer));
+            return Ok(CallResponse::Known(answer));
         }
         let error = match act.await {
-            Ok(answer) => return Ok(Answer::New(answer)),
+            Ok(answer) => return Ok(CallResponse::New(answer)),
             Err(error) => error,
         };
         // A concurrent call may have been first, or this transaction succeeded and only its response was lost.
         match self.known().await {
-            Ok(known) => known.map(Answer::Known).ok_or(error),
+            Ok(known) => known.map(CallResponse::Known).ok_or(error),
             Err(unknown) => {
                 crate::log!("request.undetermined", route = self.route, ?error);
                 Err(unknown)

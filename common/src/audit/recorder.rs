@@ -39,7 +39,7 @@ pub struct ChangeOrigin {
 }
 
 /// The type of a route's recorder: [`Recorder`], or `()` if the audit log records no changes of the route.
-pub trait Recording: Clone + Send + Sync + 'static {
+pub trait RouteRecorder: Clone + Send + Sync + 'static {
     /// The recorder for the changes that a route declares.
     fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError>;
 
@@ -47,7 +47,7 @@ pub trait Recording: Clone + Send + Sync + 'static {
     fn with(&self, origin: impl FnOnce() -> ChangeOrigin) -> Self;
 }
 
-impl Recording for () {
+impl RouteRecorder for () {
     fn of_route(_: &Env, _: &'static [Action]) -> Result<Self, ConfigError> {
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Recording for () {
     fn with(&self, _: impl FnOnce() -> ChangeOrigin) -> Self {}
 }
 
-impl Recording for Recorder {
+impl RouteRecorder for Recorder {
     fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError> {
         Ok(Self { declared: Some(declared), ..Self::system(env)? })
     }

@@ -25,7 +25,7 @@ pub struct Gathered<K, V> {
 }
 
 /// The result of reading several keys.
-pub struct Found<K, V> {
+pub struct ReadResult<K, V> {
     pub values: HashMap<K, V>,
     /// The keys that could not be read.
     pub unread: HashSet<K>,
@@ -43,7 +43,7 @@ impl<K, V> Default for Gathered<K, V> {
     }
 }
 
-impl<K, V> Default for Found<K, V> {
+impl<K, V> Default for ReadResult<K, V> {
     fn default() -> Self {
         Self { values: HashMap::new(), unread: HashSet::new() }
     }
@@ -54,7 +54,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     ///
     /// # Errors
     /// [`Error::Busy`]: a key of this caller could not be read.
-    pub async fn get<R: Future<Output = Found<K, V>>>(
+    pub async fn get<R: Future<Output = ReadResult<K, V>>>(
         &self,
         keys: Vec<K>,
         read: impl Fn(Vec<K>) -> R,
@@ -92,7 +92,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         read: impl Fn(K) -> R,
     ) -> Result<Option<V>> {
         let read_each = async |keys: Vec<K>| {
-            let mut found = Found::default();
+            let mut found = ReadResult::default();
             let values = join_all(keys.iter().cloned().map(&read)).await;
             for (key, value) in keys.into_iter().zip(values) {
                 match value {
@@ -106,13 +106,13 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     }
 
     /// Reads all keys that have been requested.
-    async fn read_all<R: Future<Output = Found<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
+    async fn read_all<R: Future<Output = ReadResult<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
         let asked = mem::take(&mut *lock(&self.asked));
         if asked.is_empty() {
             return;
         }
         let different: BTreeSet<&K> = asked.iter().flat_map(|asked| &asked.keys).collect();
-        let Found { values, unread } = read(different.into_iter().cloned().collect()).await;
+        let ReadResult { values, unread } = read(different.into_iter().cloned().collect()).await;
         for Asked { keys, answer } in asked {
             let found = if keys.iter().any(|key| unread.contains(key)) {
                 Err(Error::Busy)
@@ -134,10 +134,10 @@ mod tests {
     use super::*;
 
     /// Returns twice the value of each key, and records the requested keys.
-    async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Found<u8, u8> {
+    async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> ReadResult<u8, u8> {
         calls.borrow_mut().push(keys.clone());
         yield_now().await;
-        Found { values: keys.into_iter().map(|key| (key, key * 2)).collect(), unread: HashSet::new() }
+        ReadResult { values: keys.into_iter().map(|key| (key, key * 2)).collect(), unread: HashSet::new() }
     }
 
     #[tokio::test]
@@ -163,7 +163,7 @@ mod tests {
     async fn only_the_callers_of_an_unread_key_fail() {
         let gathered = Gathered::default();
         let get = |keys: Vec<u8>| {
-            gathered.get(keys, |_| async { Found { values: HashMap::from([(1, 2)]), unread: HashSet::from([3]) } })
+            gathered.get(keys, |_| async { ReadResult { values: HashMap::from([(1, 2)]), unread: HashSet::from([3]) } })
         };
         let found = join_all([get(vec![1, 2]), get(vec![1, 3]), get(vec![2])]).await;
         let found: Vec<_> = found.into_iter().map(Result::ok).collect();

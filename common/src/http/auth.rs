@@ -14,7 +14,7 @@ use crate::{
     },
     audit::Actor,
     aws::from_env::FromEnv,
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     id::{TenantId, UserId},
     telemetry::metrics,
     timestamp::Timestamp,
@@ -131,7 +131,7 @@ impl People {
     ///
     /// # Errors
     /// Their organization requires a second factor, they have none, and the route is not for setting one up
-    /// ([`Refusal::TwoFactorRequired`]); or a call fails. Keys are not affected: programs have no second factor, and
+    /// ([`ForbiddenReason::TwoFactorRequired`]); or a call fails. Keys are not affected: programs have no second factor, and
     /// deleting keys is a separate decision.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
@@ -285,9 +285,9 @@ impl Caller {
     /// The user that the call acts for.
     ///
     /// # Errors
-    /// The call was made with an organization key ([`Refusal::NotAUser`]).
+    /// The call was made with an organization key ([`ForbiddenReason::NotAUser`]).
     pub fn user(&self) -> Result<&User> {
-        self.any_user().ok_or(Error::Forbidden(Refusal::NotAUser))
+        self.any_user().ok_or(Error::Forbidden(ForbiddenReason::NotAUser))
     }
 
     /// Whether a call with this credential may use `scope`. A session may use all scopes.
@@ -298,7 +298,7 @@ impl Caller {
     /// Checks that a call with this credential may use `scope`.
     ///
     /// # Errors
-    /// The call was made with a key that lacks this scope ([`Refusal::ScopeMissing`]).
+    /// The call was made with a key that lacks this scope ([`ForbiddenReason::ScopeMissing`]).
     pub fn check_scope(&self, scope: Scope) -> Result<()> {
         self.key().map_or(Ok(()), |key| key.permissions.check(scope))
     }
@@ -306,7 +306,7 @@ impl Caller {
     /// Checks that the caller is an owner, or uses an organization key, which only owners can issue.
     ///
     /// # Errors
-    /// The caller is a member ([`Refusal::OwnersOnly`]).
+    /// The caller is a member ([`ForbiddenReason::OwnersOnly`]).
     pub fn check_owner(&self) -> Result<()> {
         self.any_user().map_or(Ok(()), User::check_owner)
     }

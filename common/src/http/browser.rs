@@ -4,7 +4,7 @@ use lambda_http::http::Method;
 use url::form_urlencoded;
 
 use super::{event::Request, page::Page, reply::Reply, status::HttpError};
-use crate::error::{Error, Refusal};
+use crate::error::{Error, ForbiddenReason};
 
 /// Returns the reply for an error.
 pub(super) type ErrorReply = Box<dyn FnOnce(HttpError) -> Reply + Send>;
@@ -79,10 +79,10 @@ pub(super) fn error_reply(request: &Request) -> ErrorReply {
             }
             Reply::Redirect { to: format!("/signin?{}", query.finish()), cookies: Vec::new() }
         }
-        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
+        HttpError::Domain(Error::Forbidden(ForbiddenReason::EmailNotVerified)) => {
             Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }
         }
-        HttpError::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => {
+        HttpError::Domain(Error::Forbidden(ForbiddenReason::TwoFactorRequired)) => {
             Reply::Redirect { to: "/console/two-factor".to_owned(), cookies: Vec::new() }
         }
         error => Page::of(error, back.starts_with("/console")).into(),

@@ -6,21 +6,21 @@ use lambda_http::http::{Method, header};
 use url::Url;
 
 use super::{
+    body_format::{BodyFormat, parameters},
     cookies::{CookieName, PENDING_SIGN_IN, SESSION, token_in_cookies},
     event::{MAX_BODY_BYTES, Request},
     info::{API_KEY, Credential, ScopeRequirement, variable},
     json::{Json, Object},
     origins::Origins,
-    wire::{Wire, parameters},
 };
 use crate::{
     accounts::{rate_limits::ClientAddress, sessions::Device, token::Token},
     audit::{Actor, ChangeOrigin},
     base_url::BaseUrl,
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
 };
 
-/// A request with its caller. `R` is the type of the route's [`Recording`](crate::audit::Recording).
+/// A request with its caller. `R` is the type of the route's [`RouteRecorder`](crate::audit::RouteRecorder).
 pub struct Call<C, R = ()> {
     /// The caller, as identified by the route's [`Access`](super::Access).
     pub caller: C,
@@ -76,10 +76,10 @@ impl Call<()> {
     }
 
     /// Reads the fields that the caller sent: the query or the body, and the variable of the route's `path`.
-    pub(super) fn fields(&self, wire: Wire, path: &'static str) -> Result<Object> {
+    pub(super) fn fields(&self, format: BodyFormat, path: &'static str) -> Result<Object> {
         let mut fields = match self.request.method {
             Method::GET => parameters(self.request.query.as_bytes()),
-            _ => wire.fields(&self.request.body)?,
+            _ => format.fields(&self.request.body)?,
         };
         if let Some((name, value)) = variable(path, &self.request.path).flatten() {
             fields.insert(name.to_owned(), Json::Text(value.to_owned()));
@@ -92,11 +92,11 @@ impl Call<()> {
     /// `POST`, so a call with a cookie but no origin is rejected, too. Public enveloped routes, such as sign-ups,
     /// ignore cookies, so they accept a cookie without an origin. The other enveloped routes cannot sign users in, so
     /// they check the origin only of a call that uses its session, not of one whose key takes precedence.
-    pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
-        let is_public = wire == Wire::Envelope && credentials == [Credential::None];
+    pub(super) fn check_origin(&self, format: BodyFormat, credentials: &[Credential]) -> Result<()> {
+        let is_public = format == BodyFormat::Envelope && credentials == [Credential::None];
         let by_key = credentials.first() == Some(&Credential::Key) && self.header(API_KEY).is_some();
         let by_session = || !by_key && self.session().is_some();
-        let harmless = wire == Wire::Envelope && !is_public && !by_session();
+        let harmless = format == BodyFormat::Envelope && !is_public && !by_session();
         if self.request.method != Method::POST || harmless {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Call<()> {
             Some(origin) => self.origins.trust(&self.base, origin),
             None => is_public || self.request.cookies.is_empty(),
         };
-        if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
+        if trusted { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::Origin { expected: self.base.clone() })) }
     }
 }
 

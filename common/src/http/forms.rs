@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         members::{Member, MemberIdOrEmail},
         organizations::Organization,
         password::{Guess, Password},
@@ -27,7 +27,7 @@ use crate::{
             recovery::{Recovery, Selection},
             search::Cursor,
         },
-        verification::{Computed, SeenBody, SeenHeaders},
+        verification::{Computed, ReceivedBody, ReceivedHeaders},
     },
 };
 
@@ -61,7 +61,7 @@ forms! {
     Cursor: as_str,
     DeliveryId: to_string,
     Description: as_str,
-    Email: as_str,
+    EmailAddress: as_str,
     EndpointId: to_string,
     EventFilter,
     InvitationId: to_string,
@@ -275,8 +275,8 @@ schemas! {
         "examples": ["a long password"],
     }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
-    SeenBody { "format": "byte", "maxLength": 1_466_668, "examples": ["e30="] }
-    SeenHeaders {
+    ReceivedBody { "format": "byte", "maxLength": 1_466_668, "examples": ["e30="] }
+    ReceivedHeaders {
         "maxLength": 32768,
         "examples": ["webhook-id: msg_0123456789abcdef0123456789abcdef\nwebhook-timestamp: 1769860800"],
     }

@@ -12,6 +12,7 @@ use lambda_http::{
 
 use super::{
     auth::CallerStores,
+    body_format::BodyFormat,
     browser::{self, ErrorReply},
     call::Call,
     event::{self, Event, Request},
@@ -20,7 +21,6 @@ use super::{
     reply::Reply,
     route::{BoundRoute, Handled, Route},
     status::HttpError,
-    wire::Wire,
 };
 use crate::{
     aws::{clients::Aws, from_env::FromEnv},
@@ -36,7 +36,7 @@ const BUSY_SECONDS: i64 = 1;
 /// An HTTP function, ready to serve. Cloning is cheap.
 #[derive(Clone)]
 pub struct Function {
-    pub(super) wire: Wire,
+    pub(super) format: BodyFormat,
     origins: Arc<Origins>,
     pub(super) routes: Arc<[BoundRoute]>,
     /// `None` for functions without pages.
@@ -59,24 +59,24 @@ impl Function {
         env: &Env,
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
-        let function = Self::new(Wire::Page, env, routes)?;
+        let function = Self::new(BodyFormat::Page, env, routes)?;
         let pages = Pages { service: ServiceName::from_env(env)?, error_reply: browser::error_reply };
         Ok(Self { pages: Some(pages), ..function })
     }
 
     /// Builds a function from its routes, with the settings in `env`. `A` holds the dependencies of the handlers.
     pub fn new<A: FromEnv + Send + Sync + 'static, W: CallerStores>(
-        wire: Wire,
+        format: BodyFormat,
         env: &Env,
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
         let aws = Aws::new(env)?;
         let (app, callers) = (Arc::new(A::from_env(env, &aws)?), Arc::new(W::from_env(env, &aws)?));
-        let bound = routes.into_iter().map(|route| route.bind(&app, &callers, wire, env));
+        let bound = routes.into_iter().map(|route| route.bind(&app, &callers, format, env));
         let mut routes = bound.collect::<Result<Vec<_>, _>>()?;
         // As in API Gateway, a path without a variable takes precedence over a matching path with one.
         routes.sort_by_key(|route| route.info.path.contains('{'));
-        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), pages: None })
+        Ok(Self { format, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), pages: None })
     }
 
     /// The descriptions of the routes, for the checks against the template.
@@ -92,11 +92,11 @@ impl Function {
         let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
             Ok(reply) => reply.response(self.pages.as_ref().map_or("", |pages| pages.service.as_str())),
-            Err(error) => (self.wire.refusal(&error), Some(error)),
+            Err(error) => (self.format.refusal(&error), Some(error)),
         };
         // Responses other than public pages may contain tokens and keys.
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        if self.wire == Wire::Page && self.origins.is_https() {
+        if self.format == BodyFormat::Page && self.origins.is_https() {
             // Makes browsers use only https for this host for a year.
             response
                 .headers_mut()
@@ -159,7 +159,7 @@ impl Function {
 
     /// The response to a request without a matching route.
     fn unrouted(&self, request: &Request) -> Result<Reply, HttpError> {
-        if request.method == Method::OPTIONS && self.wire == Wire::Plain {
+        if request.method == Method::OPTIONS && self.format == BodyFormat::Plain {
             Ok(Reply::Preflight)
         } else {
             let methods: Vec<_> = self.at_path(request).flat_map(|route| route.info.methods()).copied().collect();

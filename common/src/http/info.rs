@@ -32,7 +32,7 @@ pub struct RouteInfo {
     pub description: &'static str,
     /// The errors that the route can return, in addition to those common to its kind.
     #[cfg(feature = "openapi")]
-    pub faults: &'static [Fault],
+    pub errors: &'static [DeclaredError],
     /// Whether a success may be a redirect.
     #[cfg(feature = "openapi")]
     pub redirects: bool,
@@ -103,7 +103,7 @@ impl ScopeRequirement {
 
 /// An error that only some routes return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DeclaredError {
     /// 401: the email or the password is wrong.
     WrongPassword,
     /// 400: the password of the signed-in user is wrong.

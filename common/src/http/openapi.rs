@@ -12,13 +12,13 @@ use schemars::Schema;
 use serde_json::{Map, Value, json};
 
 use super::{
+    body_format::BodyFormat,
     fields::IDEMPOTENCY_KEY,
     function::Function,
-    info::{API_KEY, Credential, Fault, RouteInfo, ScopeRequirement},
+    info::{API_KEY, Credential, DeclaredError, RouteInfo, ScopeRequirement},
     route::BoundRoute,
     shapes::{Generators, Shapes, without_null},
     status::{envelope_code, factor_code, status},
-    wire::Wire,
 };
 
 mod examples;
@@ -32,7 +32,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for function in functions {
         for route in function.routes.iter().filter(|route| !route.info.summary.is_empty()) {
-            let operation = operation(route, function.wire, &mut generators, &mut refusals);
+            let operation = operation(route, function.format, &mut generators, &mut refusals);
             paths.entry(route.info.path).or_default().insert(route.info.method.as_str().to_lowercase(), operation);
         }
     }
@@ -94,7 +94,12 @@ const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\":
     rate 429, both as `{\"message\": \"...\"}`.";
 
 /// Describes a route. Adds the error responses that routes share to `refusals`, by name.
-fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
+fn operation(
+    route: &BoundRoute,
+    format: BodyFormat,
+    generators: &mut Generators,
+    refusals: &mut Map<String, Value>,
+) -> Value {
     let info = &route.info;
     let mut shapes = (route.describe)(generators);
     let (in_path, others): (Vec<_>, Vec<_>) =
@@ -111,11 +116,11 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     };
     let mut parameters: Vec<Value> = in_path.iter().map(parameter("path")).collect();
     let mut operation = json!({
-        "operationId": operation_id(info, wire),
+        "operationId": operation_id(info, format),
         "summary": info.summary,
-        "tags": [tag(info.path, wire)],
+        "tags": [tag(info.path, format)],
         "security": security(info),
-        "responses": responses(info, wire, &shapes, refusals),
+        "responses": responses(info, format, &shapes, refusals),
     });
     let Value::Object(members) = &mut operation else { return operation };
     let also = match info.scope {
@@ -140,10 +145,10 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         parameters.extend(shapes.input.fields.iter().map(parameter("query")));
     } else {
         let required = shapes.input.needs_fields();
-        let mut fields = shapes.input.schema(wire != Wire::Page);
-        let schema = match wire {
-            Wire::Plain | Wire::Page => fields,
-            Wire::Envelope => {
+        let mut fields = shapes.input.schema(format != BodyFormat::Page);
+        let schema = match format {
+            BodyFormat::Plain | BodyFormat::Page => fields,
+            BodyFormat::Envelope => {
                 if let Some(fields) = fields.as_object_mut() {
                     fields.insert("description".to_owned(), "The fields of the call.".into());
                 }
@@ -157,7 +162,7 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
                 merged(envelope, if required { json!({ "required": ["json"] }) } else { of_any })
             }
         };
-        let media = if wire == Wire::Page { "application/x-www-form-urlencoded" } else { "application/json" };
+        let media = if format == BodyFormat::Page { "application/x-www-form-urlencoded" } else { "application/json" };
         let body = json!({ "required": required, "content": { media: { "schema": schema } } });
         members.insert("requestBody".to_owned(), body);
     }
@@ -203,29 +208,29 @@ fn idempotency_key() -> Value {
 /// Builds an id from the parts of the path, such as `webhooksCreate`, and from the method if the path is not unique,
 /// such as `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` distinguishes pages from routes with the same
 /// name under `/api/auth`.
-fn operation_id(info: &RouteInfo, wire: Wire) -> String {
+fn operation_id(info: &RouteInfo, format: BodyFormat) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
     let words = path.split(['/', '-']).map(|word| word.trim_matches(['{', '}']));
-    let mut id = match wire {
-        Wire::Envelope => String::new(),
-        Wire::Plain | Wire::Page => info.method.as_str().to_lowercase(),
+    let mut id = match format {
+        BodyFormat::Envelope => String::new(),
+        BodyFormat::Plain | BodyFormat::Page => info.method.as_str().to_lowercase(),
     };
     for word in words {
         let mut letters = word.chars();
         let first = letters.next().map(|first| if id.is_empty() { first } else { first.to_ascii_uppercase() });
         id.extend(first.into_iter().chain(letters));
     }
-    if wire == Wire::Page && !info.path.starts_with("/api/auth/") {
+    if format == BodyFormat::Page && !info.path.starts_with("/api/auth/") {
         id.push_str("Page");
     }
     id
 }
 
-fn tag(path: &str, wire: Wire) -> &str {
-    match wire {
-        Wire::Envelope => path.trim_start_matches("/v1/").split('/').next().unwrap_or_default(),
-        Wire::Plain => "account",
-        Wire::Page => "pages",
+fn tag(path: &str, format: BodyFormat) -> &str {
+    match format {
+        BodyFormat::Envelope => path.trim_start_matches("/v1/").split('/').next().unwrap_or_default(),
+        BodyFormat::Plain => "account",
+        BodyFormat::Page => "pages",
     }
 }
 
@@ -243,14 +248,14 @@ fn security(info: &RouteInfo) -> Value {
     info.credentials.iter().map(one).collect()
 }
 
-fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<String, Value>) -> Value {
+fn responses(info: &RouteInfo, format: BodyFormat, shapes: &Shapes, refusals: &mut Map<String, Value>) -> Value {
     let mut responses = Map::new();
     let done = match &shapes.output {
         Some(schema) => {
             let schema = &with_tags_described(schema.clone());
-            let schema = match wire {
-                Wire::Plain | Wire::Page => schema.clone().into(),
-                Wire::Envelope => {
+            let schema = match format {
+                BodyFormat::Plain | BodyFormat::Page => schema.clone().into(),
+                BodyFormat::Envelope => {
                     let mut schema = schema.clone();
                     schema.insert("description".to_owned(), "The response.".into());
                     json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] })
@@ -263,20 +268,20 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     responses.insert("200".to_owned(), done);
     let done = info.redirects.then_some("Done. The browser continues at the `Location`.");
     // A page for signed-in users redirects visitors who are not signed in to the sign-in page.
-    let sign_in = (wire == Wire::Page && info.credentials == [Credential::Session])
+    let sign_in = (format == BodyFormat::Page && info.credentials == [Credential::Session])
         .then_some("Without a session, the browser is redirected to the sign-in page, and back.");
     let redirects: Vec<_> = done.into_iter().chain(sign_in).collect();
     if !redirects.is_empty() {
         responses.insert("303".to_owned(), json!({ "description": redirects.join(" ") }));
     }
-    let key_reused = shapes.input.takes_key.then_some(Fault::Conflict(Reason::IdempotencyKeyReused));
-    let faults: Vec<_> = info.faults.iter().copied().chain(key_reused).collect();
-    let everywhere = errors(info, &[], wire);
-    for (status, errors) in errors(info, &faults, wire) {
-        let (name, refusal) = if wire == Wire::Page && !everywhere.contains_key(&status) {
+    let key_reused = shapes.input.takes_key.then_some(DeclaredError::Conflict(Reason::IdempotencyKeyReused));
+    let declared: Vec<_> = info.errors.iter().copied().chain(key_reused).collect();
+    let everywhere = errors(info, &[], format);
+    for (status, errors) in errors(info, &declared, format) {
+        let (name, refusal) = if format == BodyFormat::Page && !everywhere.contains_key(&status) {
             ("PageRefusal".to_owned(), page("A page with the error."))
         } else {
-            refusals::refusal(wire, status, &errors)
+            refusals::refusal(format, status, &errors)
         };
         responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
         refusals.insert(name, refusal);
@@ -300,12 +305,16 @@ fn page(description: &str) -> Value {
     json!({ "description": description, "content": { "text/html": { "schema": { "type": "string" } } } })
 }
 
-/// The errors that a route of this kind can return, including `faults`: by status, with their codes and, for conflicts,
+/// The errors that a route of this kind can return, including `declared`: by status, with their codes and, for conflicts,
 /// reasons.
-fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
+fn errors(
+    info: &RouteInfo,
+    declared: &[DeclaredError],
+    format: BodyFormat,
+) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
     let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();
     let mut add = |code, reason| {
-        let code = if wire == Wire::Envelope { envelope_code(code) } else { code };
+        let code = if format == BodyFormat::Envelope { envelope_code(code) } else { code };
         errors.entry(status(code).as_u16()).or_default().push((code, reason));
     };
     add(Code::BadRequest, None);
@@ -324,20 +333,20 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
     if info.method == Method::POST {
         add(Code::InvalidOrigin, None);
     }
-    for fault in faults {
-        match fault {
-            Fault::WrongPassword => add(Code::InvalidEmailOrPassword, None),
-            Fault::InvalidPassword => add(Code::InvalidPassword, None),
-            Fault::InvalidToken => add(Code::InvalidToken, None),
-            Fault::TwoFactor(problem) => add(factor_code(*problem), None),
-            Fault::ConfirmationRequired => add(Code::ConfirmationRequired, None),
-            Fault::EmailNotVerified => add(Code::EmailNotVerified, None),
-            Fault::OwnersOnly => add(Code::Forbidden, None),
-            Fault::NotAMember => add(Code::NotAMember, None),
-            Fault::NotTheRecipient => add(Code::NotTheRecipient, None),
-            Fault::NotFound => add(Code::NotFound, None),
-            Fault::Conflict(reason) => add(Code::Conflict, Some(*reason)),
-            Fault::TooMany => add(Code::TooManyRequests, None),
+    for error in declared {
+        match error {
+            DeclaredError::WrongPassword => add(Code::InvalidEmailOrPassword, None),
+            DeclaredError::InvalidPassword => add(Code::InvalidPassword, None),
+            DeclaredError::InvalidToken => add(Code::InvalidToken, None),
+            DeclaredError::TwoFactor(problem) => add(factor_code(*problem), None),
+            DeclaredError::ConfirmationRequired => add(Code::ConfirmationRequired, None),
+            DeclaredError::EmailNotVerified => add(Code::EmailNotVerified, None),
+            DeclaredError::OwnersOnly => add(Code::Forbidden, None),
+            DeclaredError::NotAMember => add(Code::NotAMember, None),
+            DeclaredError::NotTheRecipient => add(Code::NotTheRecipient, None),
+            DeclaredError::NotFound => add(Code::NotFound, None),
+            DeclaredError::Conflict(reason) => add(Code::Conflict, Some(*reason)),
+            DeclaredError::TooMany => add(Code::TooManyRequests, None),
         }
     }
     errors

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    body_format::BodyFormat,
     event::{Response, json_response},
     page::Page,
     status::HttpError,
-    wire::Wire,
 };
 use crate::{
-    application::idempotency::Answer,
+    application::idempotency::CallResponse,
     error::{Error, Result},
 };
 
@@ -48,7 +48,7 @@ pub trait Output: Send {
     ///
     /// # Errors
     /// The result cannot be serialized.
-    fn reply(self, wire: Wire) -> Result<Reply>;
+    fn reply(self, format: BodyFormat) -> Result<Reply>;
 
     /// The JSON Schema of the response; `None` for a page.
     #[cfg(feature = "openapi")]
@@ -56,8 +56,8 @@ pub trait Output: Send {
 }
 
 impl<T: Serialize + JsonSchema + Send> Output for T {
-    fn reply(self, wire: Wire) -> Result<Reply> {
-        Ok(Reply::Json { body: json(&self, wire)?, cookies: Vec::new() })
+    fn reply(self, format: BodyFormat) -> Result<Reply> {
+        Ok(Reply::Json { body: json(&self, format)?, cookies: Vec::new() })
     }
 
     #[cfg(feature = "openapi")]
@@ -67,11 +67,11 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
 }
 
 /// The response to an idempotent call, new or stored.
-impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
-    fn reply(self, wire: Wire) -> Result<Reply> {
+impl<T: Serialize + JsonSchema + Send> Output for CallResponse<T> {
+    fn reply(self, format: BodyFormat) -> Result<Reply> {
         match self {
-            Self::New(answer) => answer.reply(wire),
-            Self::Known(answer) => Ok(Reply::Json { body: json(&answer, wire)?, cookies: Vec::new() }),
+            Self::New(answer) => answer.reply(format),
+            Self::Known(answer) => Ok(Reply::Json { body: json(&answer, format)?, cookies: Vec::new() }),
         }
     }
 
@@ -89,8 +89,8 @@ pub struct WithCookies<T> {
 }
 
 impl<T: Serialize + JsonSchema + Send> Output for WithCookies<T> {
-    fn reply(self, wire: Wire) -> Result<Reply> {
-        Ok(Reply::Json { body: json(&self.body, wire)?, cookies: self.cookies })
+    fn reply(self, format: BodyFormat) -> Result<Reply> {
+        Ok(Reply::Json { body: json(&self.body, format)?, cookies: self.cookies })
     }
 
     #[cfg(feature = "openapi")]
@@ -100,7 +100,7 @@ impl<T: Serialize + JsonSchema + Send> Output for WithCookies<T> {
 }
 
 impl Output for Page {
-    fn reply(self, _: Wire) -> Result<Reply> {
+    fn reply(self, _: BodyFormat) -> Result<Reply> {
         Ok(self.into())
     }
 
@@ -112,7 +112,7 @@ impl Output for Page {
 
 /// The result of handlers that return a page or a redirect.
 impl Output for Reply {
-    fn reply(self, _: Wire) -> Result<Reply> {
+    fn reply(self, _: BodyFormat) -> Result<Reply> {
         Ok(self)
     }
 
@@ -128,10 +128,10 @@ impl From<Page> for Reply {
     }
 }
 
-fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
-    match wire {
-        Wire::Envelope => serde_json::to_string(&Envelope { json: body }),
-        Wire::Plain | Wire::Page => serde_json::to_string(body),
+fn json<T: Serialize>(body: &T, format: BodyFormat) -> Result<String> {
+    match format {
+        BodyFormat::Envelope => serde_json::to_string(&Envelope { json: body }),
+        BodyFormat::Plain | BodyFormat::Page => serde_json::to_string(body),
     }
     .map_err(Error::internal("writing the answer"))
 }

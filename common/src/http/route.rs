@@ -11,17 +11,17 @@ use lambda_http::http::Method;
 use super::shapes::{Generators, Shapes};
 use super::{
     auth::{Access, CallerStores, Callers, Identity},
+    body_format::BodyFormat,
     call::Call,
     event::MAX_BODY_BYTES,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
-    info::{Fault, RouteInfo, ScopeRequirement},
+    info::{DeclaredError, RouteInfo, ScopeRequirement},
     json::Object,
     reply::{Output, Reply},
     status::HttpError,
-    wire::Wire,
 };
 use crate::{
-    audit::{Recorder, Recording},
+    audit::{Recorder, RouteRecorder},
     config::{ConfigError, Env},
     error::Result,
 };
@@ -40,7 +40,7 @@ pub struct Route<A, W = Callers, R = ()> {
 
 /// Builds the part that answers calls, from the settings and the changes that the route records.
 type Start<A, W> = Box<dyn FnOnce(&Env, &'static [Action]) -> Result<AnswerCall<A, W>, ConfigError> + Send + Sync>;
-type AnswerCall<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
+type AnswerCall<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, BodyFormat) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
@@ -48,28 +48,28 @@ type Handler<A, C, R, I, F> = fn(Arc<A>, Call<C, R>, I) -> F;
 
 /// Reads the input of a call from its values, and starts the route's handler.
 type Handle<A, C, R> =
-    Arc<dyn Fn(Arc<A>, Call<C, R>, Object, Wire) -> Result<BoxFuture<'static, Result<Reply>>> + Send + Sync>;
+    Arc<dyn Fn(Arc<A>, Call<C, R>, Object, BodyFormat) -> Result<BoxFuture<'static, Result<Reply>>> + Send + Sync>;
 
 /// Answers a call. This code does not depend on the types of the input, the output and the handler, so a function
 /// contains it once for each kind of access and recorder, instead of once for each route.
-async fn answer<C: Access<W>, A, W, R: Recording>(
+async fn answer<C: Access<W>, A, W, R: RouteRecorder>(
     path: &'static str,
     handle: Handle<A, C::Caller, R>,
     recorder: R,
     app: Arc<A>,
     callers: Arc<W>,
     call: Call<()>,
-    wire: Wire,
+    format: BodyFormat,
 ) -> Handled {
     let mut tenant = None;
     let answer = async {
         call.request.check_size(call.most_bytes)?;
-        call.check_origin(wire, C::CREDENTIALS)?;
+        call.check_origin(format, C::CREDENTIALS)?;
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
-        let values = call.fields(wire, path)?;
+        let values = call.fields(format, path)?;
         let recorder = recorder.with(|| call.origin(caller.actor()));
-        Ok(handle(app, call.by(caller, recorder), values, wire)?.await?)
+        Ok(handle(app, call.by(caller, recorder), values, format)?.await?)
     };
     let reply = answer.await;
     Handled { reply, tenant }
@@ -96,7 +96,7 @@ pub(super) struct BoundRoute {
     pub(super) describe: Box<dyn Fn(&mut Generators) -> Shapes + Send + Sync>,
 }
 
-impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
+impl<A: Send + Sync + 'static, W: CallerStores, R: RouteRecorder> Route<A, W, R> {
     /// A `POST`, with its input in the body. The access argument only determines the type.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
@@ -114,26 +114,26 @@ impl<A: Send + Sync + 'static, W: CallerStores, R: Recording> Route<A, W, R> {
             #[cfg(feature = "openapi")]
             description: "",
             #[cfg(feature = "openapi")]
-            faults: &[],
+            errors: &[],
             #[cfg(feature = "openapi")]
             redirects: false,
             before_two_factor: false,
             most_bytes: MAX_BODY_BYTES,
             records: &[],
         };
-        let handle: Handle<A, C::Caller, R> = Arc::new(move |app, call, values, wire| {
+        let handle: Handle<A, C::Caller, R> = Arc::new(move |app, call, values, format| {
             let input = Fields::read(values, |fields| {
                 fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                 input(&app, fields)
             })?;
             let output = handle(app, call, input);
-            Ok(Box::pin(async move { output.await?.reply(wire) }))
+            Ok(Box::pin(async move { output.await?.reply(format) }))
         });
         let start = move |env: &Env, records| -> Result<AnswerCall<A, W>, ConfigError> {
             let recorder = R::of_route(env, records)?;
-            Ok(Box::new(move |app, callers, call, wire| {
+            Ok(Box::new(move |app, callers, call, format| {
                 let (handle, recorder) = (Arc::clone(&handle), recorder.clone());
-                Box::pin(answer::<C, A, W, R>(path, handle, recorder, app, callers, call, wire))
+                Box::pin(answer::<C, A, W, R>(path, handle, recorder, app, callers, call, format))
             }))
         };
         Self {
@@ -207,7 +207,13 @@ impl<A, W> Route<A, W, Recorder> {
 
 impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     /// Binds the route to its app. `env` names the audit log table.
-    pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire, env: &Env) -> Result<BoundRoute, ConfigError> {
+    pub(super) fn bind(
+        self,
+        app: &Arc<A>,
+        callers: &Arc<W>,
+        format: BodyFormat,
+        env: &Env,
+    ) -> Result<BoundRoute, ConfigError> {
         let Self { info, start, .. } = self;
         let answer = start(env, info.records)?;
         let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
@@ -216,7 +222,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             info,
             answer: Box::new(move |call| {
                 let call = call.needing(needed, before_two_factor).up_to(most_bytes);
-                answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)
+                answer(Arc::clone(&for_answer), Arc::clone(&callers), call, format)
             }),
             #[cfg(feature = "openapi")]
             describe: {
@@ -242,8 +248,8 @@ impl<A, W, R> Route<A, W, R> {
     }
 
     /// Adds the errors that the route can return, in addition to those that its kind and its input imply.
-    pub fn faults(mut self, faults: &'static [Fault]) -> Self {
-        self.info.faults = faults;
+    pub fn errors(mut self, errors: &'static [DeclaredError]) -> Self {
+        self.info.errors = errors;
         self
     }
 
@@ -265,7 +271,7 @@ impl<A, W, R> Route<A, W, R> {
         self
     }
 
-    pub fn faults(self, _: &'static [Fault]) -> Self {
+    pub fn errors(self, _: &'static [DeclaredError]) -> Self {
         self
     }
 

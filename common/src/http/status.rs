@@ -7,7 +7,7 @@ use api::{
 use lambda_http::http::StatusCode;
 
 use crate::{
-    error::{Conflict, Error, FactorProblem, Refusal},
+    error::{Conflict, Error, FactorProblem, ForbiddenReason},
     issue::Issue,
 };
 
@@ -56,10 +56,10 @@ impl HttpError {
                 Error::InvalidToken => Code::InvalidToken,
                 Error::TwoFactor(problem) => factor_code(*problem),
                 Error::ConfirmationRequired { .. } => Code::ConfirmationRequired,
-                Error::Forbidden(Refusal::NotAMember) => Code::NotAMember,
-                Error::Forbidden(Refusal::NotTheRecipient) => Code::NotTheRecipient,
-                Error::Forbidden(Refusal::EmailNotVerified) => Code::EmailNotVerified,
-                Error::Forbidden(Refusal::Origin { .. }) => Code::InvalidOrigin,
+                Error::Forbidden(ForbiddenReason::NotAMember) => Code::NotAMember,
+                Error::Forbidden(ForbiddenReason::NotTheRecipient) => Code::NotTheRecipient,
+                Error::Forbidden(ForbiddenReason::EmailNotVerified) => Code::EmailNotVerified,
+                Error::Forbidden(ForbiddenReason::Origin { .. }) => Code::InvalidOrigin,
                 Error::Forbidden(_) => Code::Forbidden,
                 Error::NotFound(_) => Code::NotFound,
                 Error::Conflict(_) => Code::Conflict,
@@ -92,7 +92,7 @@ impl HttpError {
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),
-            Self::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => Some(Reason::TwoFactorRequired),
+            Self::Domain(Error::Forbidden(ForbiddenReason::TwoFactorRequired)) => Some(Reason::TwoFactorRequired),
             _ => self.scope().map(|_| Reason::ScopeMissing),
         }
     }
@@ -100,7 +100,7 @@ impl HttpError {
     /// The scope that a key lacks.
     pub(super) fn scope(&self) -> Option<Scope> {
         match self {
-            Self::Domain(Error::Forbidden(Refusal::ScopeMissing(scope))) => Some(*scope),
+            Self::Domain(Error::Forbidden(ForbiddenReason::ScopeMissing(scope))) => Some(*scope),
             _ => None,
         }
     }
@@ -159,25 +159,25 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
-        Error::Forbidden(Refusal::OwnerByKey) => {
+        Error::Forbidden(ForbiddenReason::OwnerByKey) => {
             "An API key cannot make a user an owner. Sign in to do that".to_owned()
         }
-        Error::Forbidden(Refusal::ScopeMissing(scope)) => {
+        Error::Forbidden(ForbiddenReason::ScopeMissing(scope)) => {
             format!("This API key lacks the scope {scope}. Use a key that has it, or sign in")
         }
-        Error::Forbidden(Refusal::NotAUser) => {
+        Error::Forbidden(ForbiddenReason::NotAUser) => {
             "An organization key does not act for a user. Use a personal key, or sign in".to_owned()
         }
-        Error::Forbidden(Refusal::TwoFactorRequired) => {
+        Error::Forbidden(ForbiddenReason::TwoFactorRequired) => {
             "Two-factor authentication is required for this. Set it up at /console/two-factor".to_owned()
         }
-        Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
-        Error::Forbidden(Refusal::NotTheRecipient) => {
+        Error::Forbidden(ForbiddenReason::NotAMember) => "You are not a member of this organization".to_owned(),
+        Error::Forbidden(ForbiddenReason::NotTheRecipient) => {
             "This invitation is for another email address. Sign in with that address".to_owned()
         }
-        Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
-        Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
-        Error::Forbidden(Refusal::Origin { expected }) => {
+        Error::Forbidden(ForbiddenReason::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
+        Error::Forbidden(ForbiddenReason::EmailNotVerified) => "Verify your email address first".to_owned(),
+        Error::Forbidden(ForbiddenReason::Origin { expected }) => {
             format!("The Origin header must be {expected} or another trusted origin")
         }
         Error::NotFound(message) => (*message).to_owned(),

@@ -1,7 +1,7 @@
 //! The fields of an invitation's link, the consent to leave an organization, and the errors, as several routes have them.
 
 use crate::{
-    http::{Fault, Fields, Reason, Rejected},
+    http::{DeclaredError, Fields, Reason, Rejected},
     id::InvitationId,
     name::Slug,
 };
@@ -13,16 +13,16 @@ pub struct InvitationLink {
 }
 
 /// The errors of a call that accepts an invitation with the caller's account.
-pub const ACCEPTING: [Fault; 9] = [
-    Fault::EmailNotVerified,
-    Fault::NotTheRecipient,
-    Fault::NotFound,
-    Fault::Conflict(Reason::InvitationExpired),
-    Fault::Conflict(Reason::InvitationUsed),
-    Fault::Conflict(Reason::AlreadyAMember),
-    Fault::Conflict(Reason::LastOwner),
-    Fault::Conflict(Reason::LastMember),
-    Fault::Conflict(Reason::OrganizationChanged),
+pub const ACCEPTING: [DeclaredError; 9] = [
+    DeclaredError::EmailNotVerified,
+    DeclaredError::NotTheRecipient,
+    DeclaredError::NotFound,
+    DeclaredError::Conflict(Reason::InvitationExpired),
+    DeclaredError::Conflict(Reason::InvitationUsed),
+    DeclaredError::Conflict(Reason::AlreadyAMember),
+    DeclaredError::Conflict(Reason::LastOwner),
+    DeclaredError::Conflict(Reason::LastMember),
+    DeclaredError::Conflict(Reason::OrganizationChanged),
 ];
 
 /// Reads the id of an invitation and the slug of its organization.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         password::Password,
         signup::{Founder, Invitee, NewUser},
         token::Token,
@@ -22,7 +22,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
     let name = fields.about("Your name, shown to members of the organization and in emails.").text("name", Name::parse);
     let email = fields
         .about("The email address for signing in. The service sends a verification email to this address.")
-        .text("email", Email::parse);
+        .text("email", EmailAddress::parse);
     let password = fields.about("The password for signing in.").text("password", Password::parse);
     let organization_name = fields
         .about("The name of the organization, shown to its members and in emails.")
@@ -36,7 +36,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
             "The address for emails about failing endpoints and failed jobs. You can change it with `tenant/settings`. \
              Unless it is your own, its owner has to agree before emails contain details of jobs.",
         )
-        .text("debugNotificationEmail", Email::parse);
+        .text("debugNotificationEmail", EmailAddress::parse);
     Ok(Founder {
         name: name?,
         email: email?,
@@ -71,7 +71,7 @@ pub struct SignedUp {
     /// The id of the new user.
     user_id: UserId,
     /// The user's email address.
-    email: Email,
+    email: EmailAddress,
     /// The id of the organization. Producers put it into job events as `tenant_id`.
     organization_id: TenantId,
     /// The slug of the organization.

@@ -7,7 +7,7 @@ mod signing;
 mod signing_secret;
 
 pub use self::{
-    destination_policy::{DestinationPolicy, Refused},
+    destination_policy::{DestinationError, DestinationPolicy},
     endpoint_url::EndpointUrl,
     headers::Headers,
     signing::{PreviousSecret, SigningKeys, body_signature, standard_signatures},

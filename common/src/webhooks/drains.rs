@@ -8,16 +8,16 @@ use std::ops::ControlFlow::{Break, Continue};
 use super::{
     delivery::{Drain, Receiver},
     endpoints::{Draining, Endpoints},
-    log::{Log, due_rows::DrainRow},
+    log::{DeliveryLog, due_rows::DrainRow},
     queue::{DrainMessage, Queues},
 };
-use crate::{aws::rounds, error::Result, id::TenantId, timestamp::Timestamp};
+use crate::{aws::retry_conflicts, error::Result, id::TenantId, timestamp::Timestamp};
 
 /// The tables and queues of drains. Cloning is cheap.
 #[derive(Clone)]
 pub struct Drains {
     pub endpoints: Endpoints,
-    pub log: Log,
+    pub log: DeliveryLog,
     pub queues: Queues,
 }
 
@@ -26,7 +26,7 @@ impl Drains {
     /// call. If an earlier process may have scheduled the drain and died before it sent the message, `is_repeated` makes
     /// this call send another one.
     pub async fn ensure(&self, tenant: &TenantId, drain: Drain, at: Timestamp, is_repeated: bool) -> Result<()> {
-        rounds((), |()| async move {
+        retry_conflicts((), |()| async move {
             let seen = self.endpoints.draining(tenant, drain).await?;
             // Read later than the time that a concurrent call may have written. A message that is expected in the past
             // would be considered lost.

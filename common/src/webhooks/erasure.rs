@@ -14,7 +14,7 @@ use super::{
     event::EventName,
     job_failures::JobFailures,
     log::{
-        Log,
+        DeliveryLog,
         search::{Cursor, Filter},
     },
 };
@@ -47,13 +47,13 @@ pub struct Erased {
 #[derive(Clone, Copy)]
 pub struct Erasure<'a> {
     pub endpoints: &'a Endpoints,
-    pub log: &'a Log,
+    pub log: &'a DeliveryLog,
     pub tenant: &'a TenantId,
     pub now: Timestamp,
 }
 
 impl Erasure<'_> {
-    /// Erases one delivery, as [`Log::erase`] does.
+    /// Erases one delivery, as [`DeliveryLog::erase`] does.
     pub async fn of_one(self, recorder: &Recorder, id: DeliveryId, failures: &JobFailures) -> Result<Erased> {
         self.record(recorder, TargetKind::Delivery, &id, []).await?;
         self.erase(vec![id], false, None, failures).await

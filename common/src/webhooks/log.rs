@@ -44,14 +44,14 @@ pub use self::{
     payload::Shared,
     room::{Room, Rooms},
     states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
-    table::{Log, Row},
+    table::{DeliveryLog, Row},
 };
 use crate::{
     aws::{clients::Aws, from_env::FromEnv},
     config::{ConfigError, Env},
 };
 
-impl FromEnv for Log {
+impl FromEnv for DeliveryLog {
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Self::from_env(env, aws)
     }

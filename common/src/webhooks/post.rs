@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
 pub use self::{
-    answer::Posted,
+    answer::PostResult,
     dialer::{Connect, Network, Stream},
     lookups::Resolve,
     tls::{system_tls, tls},
@@ -146,14 +146,14 @@ impl Client {
     ///
     /// # Errors
     /// The process has run out of file descriptors.
-    pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
+    pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<PostResult, NoDescriptor> {
         if !self.dialer.permits(post.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
         }
         match self.exchange(post, now, Instant::now() + self.timeout).await {
             Ok(posted) => Ok(posted),
             Err(NoResponse::Failed(failure, detail)) => {
-                Ok(Posted { outcome: Outcome::Failed(failure), response: None, detail })
+                Ok(PostResult { outcome: Outcome::Failed(failure), response: None, detail })
             }
             Err(NoResponse::NoDescriptor) => {
                 // Closes idle connections to free descriptors for other calls, such as those to AWS.
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<Posted, NoResponse> {
+    async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<PostResult, NoResponse> {
         const SILENT: &str = "The receiver accepted the connection but did not respond";
         let url = post.url.url();
         let (origin, content) = (post.url.origin(), post.content);
@@ -187,7 +187,7 @@ impl Client {
                 Err(error) => return Err(broken(&error, &connection)),
                 // A response to the idle connection, not to the request (RFC 9110, section 15.5.9). The request is
                 // repeated, too. Frameworks also send this status if a handler is too slow, and keep the connection.
-                Ok(Posted { outcome: Outcome::Failed(Failure::Status(408, _)), .. }) if !connection.is_idle() => {}
+                Ok(PostResult { outcome: Outcome::Failed(Failure::Status(408, _)), .. }) if !connection.is_idle() => {}
                 Ok(posted) => {
                     self.pool.put(origin, connection);
                     return Ok(posted);
@@ -256,7 +256,7 @@ impl Client {
 impl From<DialError> for NoResponse {
     fn from(error: DialError) -> Self {
         match error {
-            DialError::Refused => Self::Failed(Failure::Blocked, None),
+            DialError::DestinationError => Self::Failed(Failure::Blocked, None),
             DialError::NoAddress(LookupError::NoName) => Self::because(Failure::Dns, "The host name does not exist"),
             DialError::NoAddress(LookupError::NoAddress) => {
                 Self::because(Failure::Dns, "The host name exists but has no IPv4 or IPv6 address")

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::{
     delivery::{Delivery, DueAttempt},
-    endpoints::{EndpointView, Endpoints, Gated, Kind, Shown},
+    endpoints::{EndpointView, Endpoints, Evidence, GateOwner, Kind},
     log::{
-        Log,
+        DeliveryLog,
         recovery::{
             Recovery,
             page::{Active, DELIVERY_INTERVAL},
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Recoveries {
     pub endpoints: Endpoints,
-    pub log: Log,
+    pub log: DeliveryLog,
     pub queues: Queues,
 }
 
@@ -143,8 +143,8 @@ impl Recoveries {
     ) -> Result<()> {
         for endpoint in endpoints {
             if resent.iter().any(|delivery| delivery.webhook_endpoint_id == Some(endpoint.id)) {
-                let (of, gate) = (Gated::Endpoint(endpoint.id), endpoint.health.gate);
-                self.endpoints.shift_gate(tenant, of, gate, Shown::Expected, now, now).await?;
+                let (of, gate) = (GateOwner::Endpoint(endpoint.id), endpoint.health.gate);
+                self.endpoints.shift_gate(tenant, of, gate, Evidence::Expected, now, now).await?;
             }
         }
         Ok(())

@@ -15,13 +15,13 @@ use crate::timestamp::Timestamp;
 
 /// The source of a delivery's requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Requests<'a> {
+pub struct RequestSource<'a> {
     /// The URL that the requests are sent to; `None` for a pull endpoint.
     pub url: Option<&'a EndpointUrl>,
     content: Content<'a>,
 }
 
-impl<'a> Requests<'a> {
+impl<'a> RequestSource<'a> {
     /// Returns `None` if the delivery's endpoint was deleted. A job's callback has no `endpoint`.
     #[must_use]
     pub fn of(delivery: &Delivery, payload: &'a Payload, endpoint: Option<&'a Endpoint>) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! Finds out why a request that a receiver got does not verify.
 //!
-//! [`Verifying`] reads what is known about a [`Seen`] request: secrets, and the log. The diagnosis itself is pure, and gets
+//! [`Verifying`] reads what is known about a [`ReceivedRequest`] request: secrets, and the log. The diagnosis itself is pure, and gets
 //! the time. Nothing of a request is stored or logged.
 
 mod body;
@@ -22,6 +22,6 @@ pub const MAX_REQUEST_BYTES: usize = 2 << 20;
 
 pub use self::{
     evidence::Verifying,
-    headers::SeenHeaders,
-    received_request::{Computed, Seen, SeenBody},
+    headers::ReceivedHeaders,
+    received_request::{Computed, ReceivedBody, ReceivedRequest},
 };

@@ -15,7 +15,7 @@ use common::{
     id::TenantId,
     random,
     timestamp::Timestamp,
-    webhooks::{delivery::Retention, endpoints::Endpoints, log::Log},
+    webhooks::{delivery::Retention, endpoints::Endpoints, log::DeliveryLog},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;
@@ -43,7 +43,7 @@ common::from_env! {
     struct App {
         organizations: DeletedOrganizations,
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
         retention: Retention = Retention::from_env,
     }
 }

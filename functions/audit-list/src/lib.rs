@@ -11,14 +11,14 @@ use common::{
     audit::{AuditLog, EntryFilter, Position},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
     issue::parse_name,
     timestamp::Timestamp,
 };
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<AuditLog> {
@@ -32,7 +32,7 @@ fn route() -> Route<AuditLog> {
              can read the list. To read all pages, repeat the call with each `next_cursor` until a response contains \
              none.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly])
 }
 
 /// The list's filters and page.

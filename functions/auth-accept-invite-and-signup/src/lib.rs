@@ -7,7 +7,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
+    http::{BodyFormat, Call, DeclaredError, Function, NoCallers, Public, Reason, Route, WithCookies},
     presentation::sign_up::{self, SignedUp},
     timestamp::Timestamp,
 };
@@ -24,7 +24,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -34,11 +34,11 @@ fn route() -> Route<App, NoCallers> {
         .description(
             "An invitation can be accepted once, within 7 days. The response contains the session and sets its cookie.",
         )
-        .faults(&[
-            Fault::NotFound,
-            Fault::Conflict(Reason::InvitationExpired),
-            Fault::Conflict(Reason::InvitationUsed),
-            Fault::Conflict(Reason::EmailTaken),
+        .errors(&[
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::InvitationExpired),
+            DeclaredError::Conflict(Reason::InvitationUsed),
+            DeclaredError::Conflict(Reason::EmailTaken),
         ])
 }
 

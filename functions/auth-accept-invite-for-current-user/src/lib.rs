@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
+    http::{BodyFormat, Call, Fields, Function, Rejected, Route, Session, SignedIn},
     id::TenantId,
     name::{Name, Slug},
     presentation::invitation_link::{self, InvitationLink},
@@ -27,7 +27,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -39,7 +39,7 @@ fn route() -> Route<App> {
              stay valid, but their API keys stop working. A last member's organization is deleted, which requires \
              `deleteOrganization`. Accepting the same invitation again succeeds without further effect.",
         )
-        .faults(&invitation_link::ACCEPTING)
+        .errors(&invitation_link::ACCEPTING)
 }
 
 /// The invitation, and whether the caller's organization may be deleted.

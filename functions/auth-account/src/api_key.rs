@@ -19,7 +19,7 @@ use common::{
     },
     audit::{Action, Recorder},
     error::{Error, Result},
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
+    http::{Call, Caller, DeclaredError, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
     id::{KeyId, TenantId, UserId},
     issue::parse_name,
     name::Name,
@@ -41,7 +41,7 @@ pub(crate) fn create() -> Route<App> {
              cannot change members, either. An organization can have at most 100 keys, including expired ones. Requests \
              with other Better Auth fields, such as `permissions` or `remaining`, are rejected with a 400.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly, DeclaredError::NotFound, DeclaredError::Conflict(Reason::KeyLimit)])
 }
 
 pub(crate) fn list() -> Route<App> {
@@ -52,7 +52,7 @@ pub(crate) fn list() -> Route<App> {
             "Owners and organization keys see all of the organization's keys; members see only their personal keys. \
              Expired keys are listed until they are deleted. Requests with `configId` are rejected with a 400.",
         )
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn delete() -> Route<App> {
@@ -61,7 +61,7 @@ pub(crate) fn delete() -> Route<App> {
         .any_scope()
         .also_scope(Scope::MembersWrite, "to delete another key")
         .summary("Deletes a key, which stops working immediately. A key can delete itself.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 /// Better Auth's fields that restrict a key or change its owner. They are rejected, because a key issued without the

@@ -3,7 +3,7 @@
 
 use common::{
     config::{ConfigError, Env},
-    http::{Function, Wire},
+    http::{BodyFormat, Function},
 };
 
 mod api_key;
@@ -28,5 +28,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         api_key::list(),
         api_key::delete(),
     ];
-    Function::new(Wire::Plain, env, routes)
+    Function::new(BodyFormat::Plain, env, routes)
 }

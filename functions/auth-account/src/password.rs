@@ -7,7 +7,7 @@ use common::{
     accounts::password::{Guess, Password},
     audit::{Action, Recorder},
     error::Result,
-    http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
+    http::{Call, DeclaredError, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ pub(crate) fn change() -> Route<App> {
         .records(&[Action::PasswordChanged, Action::SessionCreated])
         .summary("Changes the password. All sessions end, and the caller gets a new one.")
         .description("The other sessions end regardless of `revokeOtherSessions`. API keys remain valid.")
-        .faults(&[Fault::InvalidPassword, Fault::TooMany])
+        .errors(&[DeclaredError::InvalidPassword, DeclaredError::TooMany])
 }
 
 struct Passwords {

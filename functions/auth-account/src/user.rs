@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::account::Status;
 use common::{
-    accounts::email::Email,
+    accounts::email::EmailAddress,
     audit::{Action, Recorder},
     error::{Error, Result},
-    http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn},
+    http::{Call, DeclaredError, Fields, Rejected, Route, Session, SignedIn},
     issue::{Issue, Problem},
     name::Name,
     timestamp::Timestamp,
@@ -39,7 +39,7 @@ pub(crate) fn change_email() -> Route<App> {
              email to the old address cannot be sent, only the service's operators can restore the address. \
              `callbackURL` has no effect.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::TooMany])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::TooMany])
 }
 
 struct NewName {
@@ -54,12 +54,12 @@ impl NewName {
 }
 
 struct NewEmail {
-    email: Email,
+    email: EmailAddress,
 }
 
 impl NewEmail {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let email = fields.about("The new address, which the link confirms.").text("newEmail", Email::parse)?;
+        let email = fields.about("The new address, which the link confirms.").text("newEmail", EmailAddress::parse)?;
         Ok(Self { email })
     }
 }

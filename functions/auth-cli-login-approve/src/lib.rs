@@ -5,12 +5,12 @@ use std::sync::Arc;
 use common::{
     accounts::{
         cli_logins::{CliLogins, parse_secret},
-        email::Email,
+        email::EmailAddress,
         token::Token,
     },
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
+    http::{BodyFormat, Call, DeclaredError, Fields, Function, Rejected, Route, Session, SignedIn},
     id::CliLoginId,
     timestamp::Timestamp,
 };
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<CliLogins> {
@@ -31,7 +31,7 @@ fn route() -> Route<CliLogins> {
              its session has been fetched. If the response is `pending_verification`, offer to send another \
              verification email: this route does not send one, and the link in the previous email may have expired.",
         )
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 /// The request's id and secret.
@@ -56,7 +56,7 @@ pub struct Output {
     /// verified.
     status: Status,
     /// The email address of the user who approved the request.
-    email: Email,
+    email: EmailAddress,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -13,7 +13,7 @@ use common::{
     },
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
+    http::{BodyFormat, Call, DeclaredError, Function, NoCallers, Public, Route},
     timestamp::Timestamp,
 };
 
@@ -27,7 +27,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -39,7 +39,7 @@ fn route() -> Route<App, NoCallers> {
              same code for comparison: the last eight hexadecimal digits of `requestId`, each replaced by the letter at \
              that index of `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth letter.",
         )
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
 async fn handle(app: Arc<App>, call: Call<()>, (): ()) -> Result<CliLoginCreated> {

@@ -17,7 +17,9 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire, cookies::cookie_header},
+    http::{
+        BodyFormat, Call, DeclaredError, Fields, Function, NoCallers, Public, Rejected, Route, cookies::cookie_header,
+    },
     id::CliLoginId,
     timestamp::Timestamp,
 };
@@ -34,7 +36,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -47,7 +49,7 @@ fn route() -> Route<App, NoCallers> {
              request: this request is unknown, its secret is wrong, it is older than ten minutes, its session has \
              already been fetched, or the user who approved it has been deleted or has ended all sessions.",
         )
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
 /// The request's id and secret.

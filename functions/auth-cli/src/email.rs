@@ -4,35 +4,35 @@ use std::sync::Arc;
 
 use api::account::Status;
 use common::{
-    accounts::{email::Email, mail::unhurried, rate_limits::VERIFICATION_MAIL},
+    accounts::{email::EmailAddress, mail::unhurried, rate_limits::VERIFICATION_MAIL},
     error::Result,
-    http::{Call, Fault, Fields, Public, Rejected, Route},
+    http::{Call, DeclaredError, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
 };
 
 use crate::app::App;
 
 pub(crate) fn send_verification() -> Route<App> {
-    Route::post("/api/auth/send-verification-email", Public, Address::read, send)
+    Route::post("/api/auth/send-verification-email", Public, EmailInput::read, send)
         .summary("Sends another verification email. The response does not reveal whether the address has an account.")
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
-struct Address {
-    email: Email,
+struct EmailInput {
+    email: EmailAddress,
 }
 
-impl Address {
+impl EmailInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             email: fields
                 .about("The address to verify. If it has no account, the response is the same, and no email is sent.")
-                .text("email", Email::parse)?,
+                .text("email", EmailAddress::parse)?,
         })
     }
 }
 
-async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
+async fn send(app: Arc<App>, call: Call<()>, input: EmailInput) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
     app.rate_limits.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {

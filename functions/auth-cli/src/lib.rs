@@ -3,7 +3,7 @@
 
 use common::{
     config::{ConfigError, Env},
-    http::{Function, Wire},
+    http::{BodyFormat, Function},
 };
 
 mod app;
@@ -25,5 +25,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::revoke_others(),
         session::revoke_all(),
     ];
-    Function::new(Wire::Plain, env, routes)
+    Function::new(BodyFormat::Plain, env, routes)
 }

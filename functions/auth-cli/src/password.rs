@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::account::Status;
 use common::{
-    accounts::{email::Email, password::Password, token::Token},
+    accounts::{email::EmailAddress, password::Password, token::Token},
     audit::{Action, Recorder},
     error::{Error, Result},
-    http::{Call, Fault, Fields, Public, Rejected, Route},
+    http::{Call, DeclaredError, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::app::App;
 
 pub(crate) fn request_reset() -> Route<App> {
-    Route::post("/api/auth/request-password-reset", Public, Address::read, request)
+    Route::post("/api/auth/request-password-reset", Public, EmailInput::read, request)
         .summary(
             "Sends an email with a link to reset the password. The response does not reveal whether the address has \
              an account.",
@@ -25,7 +25,7 @@ pub(crate) fn request_reset() -> Route<App> {
             "The link works for an hour, or until the password is reset. It leads to `/reset-password`, regardless of \
              `redirectTo`.",
         )
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
 pub(crate) fn reset() -> Route<App> {
@@ -39,14 +39,14 @@ pub(crate) fn reset() -> Route<App> {
             "This also verifies the user's email. If the email was not verified before, the account's second factor is \
              removed. The user has to sign in afterward.",
         )
-        .faults(&[Fault::InvalidToken])
+        .errors(&[DeclaredError::InvalidToken])
 }
 
-struct Address {
-    email: Email,
+struct EmailInput {
+    email: EmailAddress,
 }
 
-impl Address {
+impl EmailInput {
     /// Ignores the `redirectTo` that Better Auth's clients send, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
@@ -54,7 +54,7 @@ impl Address {
                 .about(
                     "The address of the account. If it has no account, the response is the same, and no email is sent.",
                 )
-                .text("email", Email::parse)?,
+                .text("email", EmailAddress::parse)?,
         })
     }
 }
@@ -86,7 +86,7 @@ struct Requested {
     message: &'static str,
 }
 
-async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Requested> {
+async fn request(app: Arc<App>, call: Call<()>, input: EmailInput) -> Result<Requested> {
     app.resets.request(&input.email, call.client, &call.base, Timestamp::now()).await?;
     Ok(Requested { status: true, message: "If this address has an account, we sent it an email with a link" })
 }

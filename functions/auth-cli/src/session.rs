@@ -15,7 +15,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
+        self, AnyCaller, By, Call, Caller, DeclaredError, Fields, Public, Rejected, Route, SignedIn, WithCookies,
         cookies::{cleared_cookie, pending_cookies, session_cookie},
     },
     id::{SessionId, UserId},
@@ -35,7 +35,7 @@ pub(crate) fn sign_in() -> Route<App> {
              that is valid for five minutes. `two-factor/verify-totp` or `two-factor/verify-backup-code` then finishes \
              the sign-in.",
         )
-        .faults(&[Fault::WrongPassword, Fault::TooMany])
+        .errors(&[DeclaredError::WrongPassword, DeclaredError::TooMany])
 }
 
 pub(crate) fn get() -> Route<App> {
@@ -70,7 +70,7 @@ pub(crate) fn revoke() -> Route<App> {
     Route::post("/api/auth/revoke-session", http::Session, RevokeInput::read, end_one)
         .records(&[Action::SessionEnded])
         .summary("Immediately ends one of the caller's sessions.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn revoke_others() -> Route<App> {
@@ -170,7 +170,7 @@ struct SessionView {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]
-struct Listed {
+struct ListedSession {
     /// The id of the session.
     id: SessionId,
     /// The id of the session again, as the `token` for `revoke-session`. A session's secret is not stored.
@@ -191,7 +191,7 @@ struct Listed {
     user_agent: Option<String>,
 }
 
-impl From<Session> for Listed {
+impl From<Session> for ListedSession {
     fn from(session: Session) -> Self {
         let Session { id, user, created_at, seen_on, expires_at, address, agent, .. } = session;
         Self {
@@ -247,9 +247,9 @@ async fn end(app: Arc<App>, call: Call<(), Recorder>, (): ()) -> Result<WithCook
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }
 
-async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Listed>> {
+async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<ListedSession>> {
     let sessions = app.sessions.list(&call.caller.user, Timestamp::now()).await?;
-    Ok(sessions.into_iter().map(Listed::from).collect())
+    Ok(sessions.into_iter().map(ListedSession::from).collect())
 }
 
 async fn end_one(app: Arc<App>, call: Call<SignedIn, Recorder>, input: RevokeInput) -> Result<Status> {

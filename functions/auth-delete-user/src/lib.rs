@@ -9,7 +9,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Fields, Function, Reason, Rejected, Route, Session, SignedIn, Wire, WithCookies,
+        BodyFormat, Call, DeclaredError, Fields, Function, Reason, Rejected, Route, Session, SignedIn, WithCookies,
         cookies::cleared_cookie,
     },
     timestamp::Timestamp,
@@ -27,7 +27,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Plain, env, [route()])
+    Function::new(BodyFormat::Plain, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -45,7 +45,7 @@ fn route() -> Route<App> {
              and `token` are ignored. A client that does not get a response can retry: a 401 then means that the \
              account was deleted.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict(Reason::LastOwner)])
+        .errors(&[DeclaredError::InvalidPassword, DeclaredError::TooMany, DeclaredError::Conflict(Reason::LastOwner)])
 }
 
 /// The caller's password, which confirms the deletion.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         invitations::{InvitationStatus, Invited, links::InvitationLinks},
         rate_limits::{INVITE_DETAILS_CLIENT, RateLimits},
     },
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
+    http::{BodyFormat, Call, DeclaredError, Function, NoCallers, Public, Route},
     id::InvitationId,
     name::{Name, Slug},
     presentation::invitation_link::{self, InvitationLink},
@@ -29,7 +29,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -39,7 +39,7 @@ fn route() -> Route<App, NoCallers> {
             "The link in the invitation email contains both fields. A wrong slug is rejected like an unknown id. A user \
              with an account accepts with `auth/acceptInviteForCurrentUser`, others with `auth/acceptInviteAndSignup`.",
         )
-        .faults(&[Fault::NotFound, Fault::TooMany])
+        .errors(&[DeclaredError::NotFound, DeclaredError::TooMany])
 }
 
 /// The invitation and its organization.
@@ -50,7 +50,7 @@ pub struct Output {
     /// The id of the invitation.
     invitation_id: InvitationId,
     /// The invited email address.
-    email: Email,
+    email: EmailAddress,
     /// The name of the organization.
     organization_name: Name,
     /// The slug of the organization.

@@ -8,21 +8,21 @@ use api::{
 };
 use common::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         invitations::Invited,
         permissions::Scope,
         users::{Role, parse_role},
     },
     audit::{Action, Recorder},
     error::Result,
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route},
+    http::{Call, Caller, DeclaredError, Fields, KeyOrSession, Reason, Rejected, Route},
     id::{InvitationId, TenantId},
     paging::Paging,
 };
 
 use crate::{
     app::App,
-    rights::{Named, check_manages, check_may_give},
+    rights::{OrganizationSelector, check_may_give, check_verified_owner},
 };
 
 /// Requires an owner with a verified email: otherwise, anyone could make the service email any address.
@@ -39,13 +39,13 @@ pub(crate) fn invite() -> Route<App> {
              is no longer an owner or has left the organization; cancel it to prevent that. The response does not \
              reveal whether the address has an account in another organization.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::OwnersOnly,
-            Fault::NotFound,
-            Fault::Conflict(Reason::AlreadyAMember),
-            Fault::Conflict(Reason::EmailSuppressed),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::AlreadyAMember),
+            DeclaredError::Conflict(Reason::EmailSuppressed),
+            DeclaredError::TooMany,
         ])
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, ListInput::read, invitations)
         .scope(Scope::MembersWrite)
         .summary("Lists the invitations, newest first. A new invitation may take a moment to appear. Owners only.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly, DeclaredError::NotFound])
 }
 
 pub(crate) fn cancel() -> Route<App> {
@@ -63,11 +63,16 @@ pub(crate) fn cancel() -> Route<App> {
         .scope(Scope::MembersWrite)
         .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
         .description("Canceling an invitation again succeeds.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::InvitationUsed)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::InvitationUsed),
+        ])
 }
 
 struct CreateInput {
-    email: Email,
+    email: EmailAddress,
     role: Role,
     organization: Option<TenantId>,
 }
@@ -76,7 +81,7 @@ impl CreateInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields
             .about("The email address to invite. It must not belong to a member.")
-            .text(Invite::NAMES.email, Email::parse);
+            .text(Invite::NAMES.email, EmailAddress::parse);
         let role = fields
             .about(
                 "The role of the new member. Inviting an `owner` requires a session; API keys cannot do this. A list \
@@ -92,13 +97,13 @@ impl CreateInput {
 }
 
 struct ListInput {
-    organization: Named,
+    organization: OrganizationSelector,
     paging: Paging,
 }
 
 impl ListInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = Named::read(fields);
+        let organization = OrganizationSelector::read(fields);
         let paging = Paging::read(fields);
         Ok(Self { organization: organization?, paging: paging? })
     }
@@ -120,7 +125,7 @@ impl CancelInput {
 
 async fn send(app: Arc<App>, call: Call<Caller, Recorder>, input: CreateInput) -> Result<Invitation> {
     let (inviter, CreateInput { email, role, organization }) = (call.caller.user()?, input);
-    check_manages(inviter, organization.as_ref())?;
+    check_verified_owner(inviter, organization.as_ref())?;
     check_may_give(&call.caller, role)?;
     Ok(shown(app.inviting.invite(&call.recorder, inviter, &email, role, &call.base).await?))
 }
@@ -128,14 +133,14 @@ async fn send(app: Arc<App>, call: Call<Caller, Recorder>, input: CreateInput) -
 async fn invitations(app: Arc<App>, call: Call<Caller>, input: ListInput) -> Result<Vec<Invitation>> {
     let owner = call.caller.user()?;
     input.organization.check(&app, &owner.organization).await?;
-    check_manages(owner, None)?;
+    check_verified_owner(owner, None)?;
     let invited = app.invitations.list(&owner.organization, input.paging).await?;
     Ok(shown_to(&call.caller, invited))
 }
 
 async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: CancelInput) -> Result<Invitation> {
     let owner = call.caller.user()?;
-    check_manages(owner, None)?;
+    check_verified_owner(owner, None)?;
     Ok(shown(app.invitations.cancel(&call.recorder, owner, input.invitation).await?))
 }
 

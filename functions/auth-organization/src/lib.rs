@@ -3,7 +3,7 @@
 
 use common::{
     config::{ConfigError, Env},
-    http::{Function, Wire},
+    http::{BodyFormat, Function},
 };
 
 mod app;
@@ -34,5 +34,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         member::remove(),
         member::leave(),
     ];
-    Function::new(Wire::Plain, env, routes)
+    Function::new(BodyFormat::Plain, env, routes)
 }

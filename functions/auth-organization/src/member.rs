@@ -16,7 +16,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
+        Call, Caller, DeclaredError, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
         cookies::cleared_cookie,
     },
     id::{TenantId, UserId},
@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    rights::{Named, check, check_manages, check_may_give},
+    rights::{OrganizationSelector, check, check_may_give, check_verified_owner},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -39,7 +39,7 @@ pub(crate) fn list() -> Route<App> {
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
              rejected with a 400.",
         )
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn active() -> Route<App> {
@@ -47,14 +47,14 @@ pub(crate) fn active() -> Route<App> {
         .any_scope()
         .summary("Returns the caller as a member of their organization.")
         .description("An organization key is not a member and gets a 404.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn active_role() -> Route<App> {
     Route::get("/api/auth/organization/get-active-member-role", KeyOrSession, Whose::read, role)
         .scope(Scope::MembersRead)
         .summary("Returns the role of the caller or of another member of their organization.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn update_role() -> Route<App> {
@@ -62,7 +62,12 @@ pub(crate) fn update_role() -> Route<App> {
         .records(&[Action::MemberRoleChanged])
         .scope(Scope::MembersWrite)
         .summary("Changes a member's role. Owners only; at least one owner must remain.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::LastOwner),
+        ])
 }
 
 pub(crate) fn remove() -> Route<App> {
@@ -74,7 +79,12 @@ pub(crate) fn remove() -> Route<App> {
             "The address can be invited or used to sign up again. The endpoints that the member created remain. The \
              last owner cannot be removed.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::LastOwner),
+        ])
 }
 
 pub(crate) fn leave() -> Route<App> {
@@ -89,18 +99,18 @@ pub(crate) fn leave() -> Route<App> {
              another organization instead, accept an invitation with `accept-invitation`. The address can be invited or \
              used to sign up again. The endpoints that the user created remain.",
         )
-        .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
+        .errors(&[DeclaredError::NotFound, DeclaredError::Conflict(Reason::LastOwner)])
 }
 
 struct ListInput {
-    organization: Named,
+    organization: OrganizationSelector,
     paging: Paging,
     order: Order,
 }
 
 impl ListInput {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = Named::read(fields);
+        let organization = OrganizationSelector::read(fields);
         let paging = Paging::read(fields);
         let order = Order::read(fields);
         fields.refuse(&["filterField", "filterValue", "filterOperator"])?;
@@ -109,13 +119,13 @@ impl ListInput {
 }
 
 struct Whose {
-    organization: Named,
+    organization: OrganizationSelector,
     user: Option<UserId>,
 }
 
 impl Whose {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = Named::read(fields);
+        let organization = OrganizationSelector::read(fields);
         let user = fields
             .about("The id of the member whose role is returned. The default is the caller.")
             .optional_text("userId", UserId::parse);
@@ -209,7 +219,7 @@ async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveR
 
 async fn change_role(app: Arc<App>, call: Call<Caller, Recorder>, input: NewRole) -> Result<Member> {
     let owner = call.caller.user()?;
-    check_manages(owner, input.organization.as_ref())?;
+    check_verified_owner(owner, input.organization.as_ref())?;
     check_may_give(&call.caller, input.role)?;
     let changed =
         app.members.change_role(&call.recorder, owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
@@ -218,7 +228,7 @@ async fn change_role(app: Arc<App>, call: Call<Caller, Recorder>, input: NewRole
 
 async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: RemoveInput) -> Result<Removed> {
     let owner = call.caller.user()?;
-    check_manages(owner, input.organization.as_ref())?;
+    check_verified_owner(owner, input.organization.as_ref())?;
     let organization = app.organizations.get(&owner.organization).await?;
     let member = app.departures.remove(&call.recorder, owner, &input.member).await?;
     app.alerts.removed(owner, &member.user, &organization, Timestamp::now()).await;

@@ -10,8 +10,8 @@ use api::{
 use common::{
     accounts::{organizations::Organization, permissions::Scope},
     audit::{Action, Recorder},
-    error::{Error, Refusal, Result},
-    http::{Call, Caller, Fault, Fields, KeyOrSession, MAX_LISTED, Rejected, Route, read_limit},
+    error::{Error, ForbiddenReason, Result},
+    http::{Call, Caller, DeclaredError, Fields, KeyOrSession, MAX_LISTED, Rejected, Route, read_limit},
     id::TenantId,
     name::{Name, Slug},
     paging::{Order, Paging},
@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::{
     app::App,
     invitation,
-    rights::{NOT_FOUND, Named, check_manages},
+    rights::{NOT_FOUND, OrganizationSelector, check_verified_owner},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -37,19 +37,24 @@ pub(crate) fn full() -> Route<App> {
         .scope(Scope::MembersRead)
         .also_scope(Scope::MembersWrite, "to see invitations")
         .summary("Returns the caller's organization with its first members and, for owners, its newest invitations.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 /// Stores nothing: a user belongs to exactly one organization, which is active in all their sessions.
 pub(crate) fn set_active() -> Route<App> {
-    Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
-        .any_scope()
-        .summary("Returns the caller's organization, which is always the active one.")
-        .description(
-            "Any other organization is rejected with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
+    Route::post(
+        "/api/auth/organization/set-active",
+        KeyOrSession,
+        |_, fields| OrganizationSelector::read(fields),
+        activate,
+    )
+    .any_scope()
+    .summary("Returns the caller's organization, which is always the active one.")
+    .description(
+        "Any other organization is rejected with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
              rejected with a 400, because every session has an active organization.",
-        )
-        .faults(&[Fault::NotAMember])
+    )
+    .errors(&[DeclaredError::NotAMember])
 }
 
 pub(crate) fn update() -> Route<App> {
@@ -60,7 +65,7 @@ pub(crate) fn update() -> Route<App> {
         .description(
             "The slug cannot be changed: requests with `slug`, `logo` or `metadata` in `data` are rejected with a 400.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly, DeclaredError::NotFound])
 }
 
 struct NewName {
@@ -82,13 +87,13 @@ impl NewName {
 }
 
 struct Full {
-    organization: Named,
+    organization: OrganizationSelector,
     members: usize,
 }
 
 impl Full {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = Named::read(fields);
+        let organization = OrganizationSelector::read(fields);
         let members =
             read_limit(fields.about("The maximum number of members to list. The default is 100."), "membersLimit");
         Ok(Self { organization: organization?, members: members? })
@@ -118,14 +123,14 @@ async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[account::Orga
     Ok([app.organizations.get(&call.caller.organization).await?.into()])
 }
 
-async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<account::Organization> {
+async fn activate(app: Arc<App>, call: Call<Caller>, named: OrganizationSelector) -> Result<account::Organization> {
     let organization = app.organizations.get(&call.caller.organization).await?;
-    if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
+    if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(ForbiddenReason::NotAMember)) }
 }
 
 async fn rename(app: Arc<App>, call: Call<Caller, Recorder>, input: NewName) -> Result<account::Organization> {
     let owner = call.caller.user()?;
-    check_manages(owner, input.organization.as_ref())?;
+    check_verified_owner(owner, input.organization.as_ref())?;
     Ok(app.organizations.rename(&call.recorder, &app.users, owner, &input.name).await?.into())
 }
 
@@ -137,7 +142,9 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
     }
     let Organization { id, name, slug, created_at, .. } = organization;
     let invitations = async {
-        match caller.user().is_ok_and(|user| user.check_manages().is_ok()) && caller.has_scope(Scope::MembersWrite) {
+        match caller.user().is_ok_and(|user| user.check_verified_owner().is_ok())
+            && caller.has_scope(Scope::MembersWrite)
+        {
             true => app.invitations.list(&id, Paging::first(MAX_LISTED.into())).await,
             false => Ok(Vec::new()),
         }

@@ -9,7 +9,7 @@ use api::{
 };
 use common::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         invitations::{InvitationStatus, Invited},
         members::MemberIdOrEmail,
         organizations::Organization,
@@ -17,7 +17,7 @@ use common::{
     },
     audit::{Action, Recorder},
     error::{Error, Result},
-    http::{Call, Fault, Fields, Reason, Rejected, Route, Session, SignedIn},
+    http::{Call, DeclaredError, Fields, Reason, Rejected, Route, Session, SignedIn},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
     presentation::invitation_link,
@@ -31,12 +31,12 @@ use crate::{app::App, invitation::shown};
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/organization/get-invitation", Session, |_, fields| IdInput::read(fields, "id"), read)
         .summary("Returns a pending invitation to the caller's address, with its organization and inviter.")
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotTheRecipient,
-            Fault::NotFound,
-            Fault::Conflict(Reason::InvitationExpired),
-            Fault::Conflict(Reason::InvitationUsed),
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotTheRecipient,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::InvitationExpired),
+            DeclaredError::Conflict(Reason::InvitationUsed),
         ])
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn list() -> Route<App> {
     Route::get(ReceivedInvitations::PATH, Session, |_, fields| fields.refuse(&["email"]), received)
         .summary("Lists the invitations to the caller's address that can be accepted, newest first.")
         .description("A request with `email` is rejected with a 400, because the address is always the caller's.")
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 pub(crate) fn accept() -> Route<App> {
@@ -61,7 +61,7 @@ pub(crate) fn accept() -> Route<App> {
              `deleteOrganization`. Accepting the same invitation again succeeds without further effect. People without \
              an account accept with `/v1/auth/acceptInviteAndSignup`.",
         )
-        .faults(&invitation_link::ACCEPTING)
+        .errors(&invitation_link::ACCEPTING)
 }
 
 pub(crate) fn reject() -> Route<App> {
@@ -74,11 +74,11 @@ pub(crate) fn reject() -> Route<App> {
     .records(&[Action::InvitationRejected])
     .summary("Declines an invitation to the caller's address, which can then no longer be accepted.")
     .description("Declining an invitation again succeeds.")
-    .faults(&[
-        Fault::EmailNotVerified,
-        Fault::NotTheRecipient,
-        Fault::NotFound,
-        Fault::Conflict(Reason::InvitationUsed),
+    .errors(&[
+        DeclaredError::EmailNotVerified,
+        DeclaredError::NotTheRecipient,
+        DeclaredError::NotFound,
+        DeclaredError::Conflict(Reason::InvitationUsed),
     ])
 }
 
@@ -117,7 +117,7 @@ struct Details {
     /// The id of the invitation.
     id: InvitationId,
     /// The invited email address, which is the caller's.
-    email: Email,
+    email: EmailAddress,
     /// The caller's role after accepting.
     role: Role,
     /// The id of the organization.
@@ -129,7 +129,7 @@ struct Details {
     /// The id of the user who sent the invitation.
     inviter_id: UserId,
     /// The address of the user who sent the invitation; `null` if that user has left the organization.
-    inviter_email: Option<Email>,
+    inviter_email: Option<EmailAddress>,
     /// The state of the invitation, which is `pending`.
     status: InvitationStatus,
     /// When the invitation expires, 7 days after it was sent.

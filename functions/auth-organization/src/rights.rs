@@ -5,7 +5,7 @@ use common::{
         organizations::Organization,
         users::{Role, User},
     },
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     http::{Caller, Fields, Rejected},
     id::TenantId,
     name::Slug,
@@ -14,12 +14,12 @@ use common::{
 use crate::app::App;
 
 /// The organization in a request, by id or slug. Only the caller's own organization is accepted.
-pub(crate) struct Named {
+pub(crate) struct OrganizationSelector {
     id: Option<TenantId>,
     slug: Option<Slug>,
 }
 
-impl Named {
+impl OrganizationSelector {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
             .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
@@ -58,16 +58,16 @@ pub(crate) fn check(own: &TenantId, organization: Option<&TenantId>) -> Result<(
 }
 
 /// Checks that `user` may manage the members of `organization`, as an owner with a verified email.
-pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
+pub(crate) fn check_verified_owner(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(&user.organization, organization)?;
-    user.check_manages()
+    user.check_verified_owner()
 }
 
 /// Checks that `caller` may assign `role`. Only a session may make a user an owner: otherwise, a thief with an owner's
 /// leaked key could become an owner.
 pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
     if role == Role::Owner && !caller.is_session() {
-        return Err(Error::Forbidden(Refusal::OwnerByKey));
+        return Err(Error::Forbidden(ForbiddenReason::OwnerByKey));
     }
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{email::Email, password_reset::PasswordResets},
+    accounts::{email::EmailAddress, password_reset::PasswordResets},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire},
+    http::{BodyFormat, Call, DeclaredError, Fields, Function, NoCallers, Public, Rejected, Route},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -34,12 +34,12 @@ fn route() -> Route<App, NoCallers> {
             "The link leads to `/reset-password`. Its token works once, within an hour, and stops working when the \
              user uses another reset token.",
         )
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
 /// The address of the account.
 pub struct Input {
-    email: Email,
+    email: EmailAddress,
 }
 
 impl Input {
@@ -49,7 +49,7 @@ impl Input {
                 .about(
                     "The address of the account. If it has no account, the response is the same, and no email is sent.",
                 )
-                .text("email", Email::parse)?,
+                .text("email", EmailAddress::parse)?,
         })
     }
 }

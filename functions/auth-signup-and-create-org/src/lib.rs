@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
+    http::{BodyFormat, Call, DeclaredError, Function, NoCallers, Public, Reason, Route, WithCookies},
     presentation::sign_up::{self, SignedUp},
     timestamp::Timestamp,
 };
@@ -29,7 +29,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App, NoCallers> {
@@ -40,7 +40,7 @@ fn route() -> Route<App, NoCallers> {
             "The user becomes an owner and gets a verification email. The response contains the session and sets its \
              cookie.",
         )
-        .faults(&[Fault::Conflict(Reason::SlugTaken), Fault::Conflict(Reason::EmailTaken)])
+        .errors(&[DeclaredError::Conflict(Reason::SlugTaken), DeclaredError::Conflict(Reason::EmailTaken)])
 }
 
 async fn handle(app: Arc<App>, call: Call<(), Recorder>, founder: Founder) -> Result<WithCookies<SignedUp>> {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::email::Email,
+    accounts::email::EmailAddress,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Function, Route, Session, SignedIn, Wire},
+    http::{BodyFormat, Call, Function, Route, Session, SignedIn},
     id::{TenantId, UserId},
 };
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<()> {
@@ -31,7 +31,7 @@ pub struct Output {
     /// The id of the user.
     user_id: UserId,
     /// The email address for signing in.
-    email: Email,
+    email: EmailAddress,
     /// Whether the user has verified their email address.
     email_verified: bool,
     /// Always `true`, because every user belongs to exactly one organization.

@@ -16,7 +16,7 @@ use common::{
         endpoints::{Endpoints, HoldFor, disable_after, max_endpoints, rotation_overlap},
         erasure::Erasure,
         job_failures::JobFailures,
-        log::{Log, endings::Endings, recovery::Selection},
+        log::{DeliveryLog, endings::Endings, recovery::Selection},
         queue::{RecoveryQueue, SharedQueue},
     },
 };
@@ -35,7 +35,7 @@ common::from_env! {
         pub(crate) hold_for: HoldFor = HoldFor::from_env,
         /// The maximum number of endpoints per tenant.
         pub(crate) limit: u32 = max_endpoints,
-        pub(crate) log: Log,
+        pub(crate) log: DeliveryLog,
         organizations: Organizations,
         pub(crate) queue: SharedQueue,
         pub(crate) recoveries: RecoveryQueue,

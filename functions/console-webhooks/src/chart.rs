@@ -6,7 +6,7 @@ use common::{
     id::EndpointId,
     presentation::times,
     timestamp::Timestamp,
-    webhooks::log::counts::{Counts, Details, Statistics},
+    webhooks::log::counts::{Counts, DeliveryDetails, Statistics},
 };
 use maud::{Markup, html};
 
@@ -56,7 +56,7 @@ impl Column {
     }
 }
 
-fn columns(counted: &Statistics, details: &Details, now: Timestamp) -> Vec<Column> {
+fn columns(counted: &Statistics, details: &DeliveryDetails, now: Timestamp) -> Vec<Column> {
     let columns = (0..BARS).map(|column| {
         let hour = now.hour().before(HOUR * (BARS - 1 - column));
         let counts = counted.hours.get(&hour).copied().unwrap_or_default();
@@ -68,7 +68,7 @@ fn columns(counted: &Statistics, details: &Details, now: Timestamp) -> Vec<Colum
 /// Draws a small chart without a scale, with the totals as text. `name` is the name of the endpoint, for screen
 /// readers.
 pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) -> Markup {
-    let columns = columns(counted, &Details::default(), now);
+    let columns = columns(counted, &DeliveryDetails::default(), now);
     let highest = highest(&columns);
     let mut paths = PARTS.map(|(class, _)| (class, String::new()));
     for column in &columns {
@@ -93,7 +93,7 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
 /// Draws a chart with a scale, hours and a legend. Each bar links to its hour's deliveries, like the rows of the table.
 pub(crate) fn large(
     counted: &Statistics,
-    details: &Details,
+    details: &DeliveryDetails,
     endpoint: EndpointId,
     held: &str,
     now: Timestamp,

@@ -14,7 +14,7 @@ use common::{
     audit::Action,
     error::{Error, Result},
     http::{
-        Call, Fault, FormValues, People, Reply, Route, VerifiedPerson,
+        Call, DeclaredError, FormValues, People, Reply, Route, VerifiedPerson,
         page::{Page, alert},
     },
     id::TenantId,
@@ -32,7 +32,7 @@ pub(crate) use self::filters::finder;
 pub(crate) use self::table::{Of, clipped, deleted, destination, hover, none, one_line, short, subject, table, titled};
 use self::{
     endpoint_filter::{ENDPOINT, Meant},
-    query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted},
+    query::{CURSOR, DeliveryQuery, FILTERS, IDS, LIMIT, NEWER, PATH, REST, address, is_filtered, remembered, wanted},
 };
 use crate::{app::App, live_updates};
 
@@ -40,7 +40,7 @@ pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[&FILTERS[..], &REST].concat()));
     Route::get(PATH, VerifiedPerson, read, get_page)
         .summary("Shows the deliveries, newest first, with filters. Opening the page changes nothing.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
         .redirects()
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&resend::FIELDS)), resend::resend)
         .records(&[Action::DeliveryResent])
         .summary("Resends several deliveries, each as `deliveries/resend` does, and shows them.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
         .redirects()
 }
 
@@ -95,7 +95,7 @@ async fn list(
         Err(error) => (None, Some(error)),
     };
     let found = match &wanted {
-        Some(Wanted { endpoint, filter, cursor }) => {
+        Some(DeliveryQuery { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
                 // The index can count deliveries only by status and time. For other filters, the deliveries would have

@@ -12,7 +12,7 @@ use common::{
     accounts::users::User,
     audit::Action,
     error::Result,
-    http::{Call, DID, Fault, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
+    http::{Call, DID, DeclaredError, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
 };
 
 use self::page::{CONFIRM, ID, id, page};
@@ -23,7 +23,7 @@ const PATH: &str = "/console/deliveries/{id}";
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE, DID])), get_page)
         .summary("Shows a delivery with its payload and its attempts. Opening the page changes nothing.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
@@ -31,11 +31,11 @@ pub(crate) fn submit() -> Route<App, People> {
         .summary(
             "Resends or erases the delivery, as `deliveries/resend` and `deliveries/erase` do, and shows the result.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::PayloadNotKept),
-            Fault::Conflict(Reason::DeliveryPending),
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::PayloadNotKept),
+            DeclaredError::Conflict(Reason::DeliveryPending),
         ])
         .records(&[Action::WebhookUpdated, Action::DeliveryResent, Action::ErasureRequested])
         .redirects()

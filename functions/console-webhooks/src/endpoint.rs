@@ -14,7 +14,7 @@ use common::{
     accounts::users::User,
     audit::Action,
     error::Result,
-    http::{Call, DID, Fault, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
+    http::{Call, DID, DeclaredError, FormValues, People, Reason, Route, VerifiedPerson, page::Page},
 };
 
 use self::page::{id, page};
@@ -44,7 +44,7 @@ pub(crate) fn show() -> Route<App, People> {
             "Shows an endpoint: its state, its last 24 hours, and the forms that change it. Opening the page changes \
              nothing.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
@@ -65,12 +65,12 @@ pub(crate) fn submit() -> Route<App, People> {
         "Handles the forms on the endpoint page, with the same effect as the API calls: testing, changing, \
              rotating, recovering and deleting.",
     )
-    .faults(&[
-        Fault::EmailNotVerified,
-        Fault::NotFound,
-        Fault::Conflict(Reason::HeadersNeeded),
-        Fault::Conflict(Reason::RecoveryLimit),
-        Fault::TooMany,
+    .errors(&[
+        DeclaredError::EmailNotVerified,
+        DeclaredError::NotFound,
+        DeclaredError::Conflict(Reason::HeadersNeeded),
+        DeclaredError::Conflict(Reason::RecoveryLimit),
+        DeclaredError::TooMany,
     ])
     .redirects()
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use common::webhooks::endpoints::EndpointView;
 
 /// A text to find, in any case.
-pub(crate) struct Sought(String);
+pub(crate) struct SearchText(String);
 
-impl Sought {
+impl SearchText {
     /// Reads the text from a link. White space around it is ignored.
     pub(crate) fn new(typed: &str) -> Self {
         Self(typed.trim().to_lowercase())

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
-    application::idempotency::{Answer, IdempotencyKey, InputHash},
+    application::idempotency::{CallResponse, IdempotencyKey, InputHash},
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, FormValues, People, Reason, Reply, Route, VerifiedPerson,
+        Call, DeclaredError, FormValues, People, Reason, Reply, Route, VerifiedPerson,
         page::{Page, visible},
     },
     id::{EndpointId, TenantId},
@@ -16,7 +16,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         destination::SigningSecret,
-        endpoints::{Address, Kind, NewEndpoint},
+        endpoints::{DeliveryMethod, Kind, NewEndpoint},
     },
 };
 use maud::html;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     app::App,
     endpoint, pull,
-    settings::{self, Settings, Shown},
+    settings::{self, Settings, SettingsForm},
     verify,
 };
 
@@ -40,14 +40,14 @@ const AGAIN: &str = "Enter them again: headers are secret, so they are not shown
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[KIND])), get_page)
         .summary("Shows the form for a new endpoint. Opening the page changes nothing.")
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&fields_of_form())), create)
         .records(&[Action::WebhookCreated])
         .summary("Creates an endpoint, as `webhooks/create` does, and shows its secret once.")
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::Conflict(Reason::EndpointLimit)])
 }
 
 /// The fields of the form beside the [settings]. `once` identifies the form, so submitting it twice creates only one endpoint.
@@ -80,7 +80,7 @@ fn kind(form: &FormValues) -> Kind {
 
 async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let values = settings::initial();
-    let empty = Shown { values: &values, kind: kind(&link), is_new: true, headers_hint: HEADERS };
+    let empty = SettingsForm { values: &values, kind: kind(&link), is_new: true, headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
@@ -91,7 +91,7 @@ async fn create(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> 
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
             let headers_hint = if form.get("headers").is_empty() { HEADERS } else { AGAIN };
-            let shown = Shown { values: &form, kind: kind(&form), is_new: false, headers_hint };
+            let shown = SettingsForm { values: &form, kind: kind(&form), is_new: false, headers_hint };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
         }
     }
@@ -101,7 +101,7 @@ async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &FormVal
     let Settings { url, headers, options } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
-        address: url.map_or(Address::Pull, Address::Push),
+        address: url.map_or(DeliveryMethod::Pull, DeliveryMethod::Push),
         signing_secret: SigningSecret::generate(),
         headers: headers.unwrap_or_default(),
         active: true,
@@ -121,14 +121,20 @@ async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &FormVal
         Ok(created)
     };
     match once.answer(create).await? {
-        Answer::New(created) => Ok(created),
-        Answer::Known(answer) => {
+        CallResponse::New(created) => Ok(created),
+        CallResponse::Known(answer) => {
             serde_json::from_str(answer.get()).map_err(Error::internal("reading the stored answer to a form"))
         }
     }
 }
 
-async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error: Option<Error>) -> Result<Page> {
+async fn form(
+    app: &App,
+    tenant: &TenantId,
+    shown: &SettingsForm<'_>,
+    once: &str,
+    error: Option<Error>,
+) -> Result<Page> {
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         @if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Invalid(_))) {

@@ -10,7 +10,7 @@ use common::{
         delivery::{Attempt, Delivery},
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
-            counts::{Details, Statistics},
+            counts::{DeliveryDetails, Statistics},
             undelivered::{Backlog, Undelivered},
         },
     },
@@ -20,7 +20,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{app::App, chart};
 
 /// An endpoint with its numbers.
-pub(crate) struct Known {
+pub(crate) struct EndpointNumbers {
     pub(crate) endpoint: EndpointView,
     /// All undelivered deliveries.
     pub(crate) open: Undelivered,
@@ -29,7 +29,7 @@ pub(crate) struct Known {
     /// The deliveries from the last 24 hours.
     pub(crate) counted: Statistics,
     /// Details of the newest deliveries, on the endpoint's page.
-    pub(crate) details: Details,
+    pub(crate) details: DeliveryDetails,
     /// Since when the endpoint is failing, if it is.
     pub(crate) failing_since: Option<Timestamp>,
     /// Whether a delivery is known to have succeeded since a user enabled the endpoint; also true if none did.
@@ -43,7 +43,7 @@ const CONCURRENCY: usize = 10;
 /// The number of an endpoint's newest deliveries to search for a success.
 const MAX_SEARCHED: usize = 300;
 
-impl Known {
+impl EndpointNumbers {
     /// Reads the numbers of endpoints. Of the undelivered deliveries, those that were created at `since` or later are
     /// listed.
     pub(crate) async fn read(
@@ -63,7 +63,7 @@ impl Known {
         let known = known.map(|(((endpoint, open), counted), is_proven)| Self {
             oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),
             counted,
-            details: Details::default(),
+            details: DeliveryDetails::default(),
             failing_since: endpoint.health.failing_since(now),
             is_proven,
             endpoint,

@@ -15,7 +15,7 @@ use common::{
     accounts::users::User,
     base_url::BaseUrl,
     error::{Error, Result},
-    http::{Call, Fault, FormValues, People, Route, VerifiedPerson, page::Page},
+    http::{Call, DeclaredError, FormValues, People, Route, VerifiedPerson, page::Page},
     id::{EndpointId, TenantId},
     presentation::docs::{CLIENT, RECEIVERS},
     timestamp::Timestamp,
@@ -33,7 +33,7 @@ use crate::{
     app::App,
     chart, deliveries,
     live_updates::{self, LIVE},
-    numbers::{Known, counted},
+    numbers::{EndpointNumbers, counted},
 };
 
 const FIELDS: [(&str, &str); 2] = [LIVE, ("deleted", "The id of a deleted endpoint, to confirm its deletion.")];
@@ -54,7 +54,7 @@ pub(crate) fn show() -> Route<App, People> {
         get_page,
     )
     .summary("Shows the endpoints, with their deliveries in the last 24 hours. Endpoints with problems come first.")
-    .faults(&[Fault::EmailNotVerified])
+    .errors(&[DeclaredError::EmailNotVerified])
 }
 
 async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
@@ -72,7 +72,7 @@ async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<P
     let found = selection.apply(&mut endpoints, now);
     let (shown, pages) = selection.take(&mut endpoints, PAGE_SIZE);
     let (rows, elsewhere) = tokio::try_join!(
-        Known::read(&app, tenant, shown, Some(chart::since(now)), now),
+        EndpointNumbers::read(&app, tenant, shown, Some(chart::since(now)), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
     let (banners, more) = {
@@ -85,7 +85,7 @@ async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<P
         tokio::try_join!(unfinished(&app, tenant, &rows), failed_tests(&app, tenant, &rows, now))?;
     let recovering: BTreeSet<_> = unfinished.iter().filter_map(|recovery| recovery.selection.endpoint).collect();
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
-    let is_changing = !unfinished.is_empty() || rows.iter().any(Known::is_pending);
+    let is_changing = !unfinished.is_empty() || rows.iter().any(EndpointNumbers::is_pending);
     let is_live = live_updates::is_wanted(&link);
     let [on, off] = [true, false].map(|is_live| selection.address(is_live));
     let actions = html! {
@@ -151,9 +151,9 @@ impl Render for Troubles {
 
 /// The numbers of the endpoints in the table: `Of the events of 24 hours, tests excluded: 200 delivered, 40 failed`.
 /// There are `all` endpoints in total.
-fn totals(rows: &[Known], all: usize) -> Markup {
+fn totals(rows: &[EndpointNumbers], all: usize) -> Markup {
     let mut sum = Statistics::default();
-    for Known { counted, .. } in rows {
+    for EndpointNumbers { counted, .. } in rows {
         sum.total += counted.total;
         sum.complete_since = sum.complete_since.max(counted.complete_since);
         sum.open_since = sum.open_since.max(counted.open_since);
@@ -170,7 +170,7 @@ fn totals(rows: &[Known], all: usize) -> Markup {
 }
 
 /// Returns the unfinished recoveries. If no deliveries are missed, reads nothing.
-async fn unfinished(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<Vec<Recovery>> {
+async fn unfinished(app: &App, tenant: &TenantId, rows: &[EndpointNumbers]) -> Result<Vec<Recovery>> {
     if rows.iter().all(|row| row.open.failed.count + row.held().count == 0) {
         return Ok(Vec::new());
     }

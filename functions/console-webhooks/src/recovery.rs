@@ -7,7 +7,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, Fault, FormValues, People, Reason, Reply, Route, VerifiedPerson,
+        Call, DeclaredError, FormValues, People, Reason, Reply, Route, VerifiedPerson,
         page::{Form, Page, alert},
     },
     id::TenantId,
@@ -45,14 +45,14 @@ const MAX_NAMED: usize = 50;
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&SHOW)), get_page)
         .summary("Names all failed deliveries and asks for confirmation to resend them, or shows the progress.")
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&SUBMIT)), recover)
         .records(&[Action::RecoveryStarted])
         .summary("Resends the failed deliveries of all active endpoints and of job callbacks.")
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::RecoveryLimit)])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::Conflict(Reason::RecoveryLimit)])
         .redirects()
 }
 

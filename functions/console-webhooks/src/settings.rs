@@ -190,7 +190,7 @@ pub(crate) fn shown(endpoint: &EndpointView) -> Vec<(&'static str, String)> {
 }
 
 /// The form of an endpoint's settings.
-pub(crate) struct Shown<'a> {
+pub(crate) struct SettingsForm<'a> {
     pub(crate) values: &'a FormValues,
     pub(crate) kind: Kind,
     /// Whether the form is still empty. If so, it hides the fields that few endpoints need.
@@ -199,7 +199,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) headers_hint: &'static str,
 }
 
-impl Shown<'_> {
+impl SettingsForm<'_> {
     /// Renders the fields of the form with this id, and their errors.
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
         let value = |name| self.values.get(name);

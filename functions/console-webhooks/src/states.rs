@@ -10,7 +10,7 @@ use common::{
 };
 use maud::{Markup, html};
 
-use crate::numbers::{Known, failures};
+use crate::numbers::{EndpointNumbers, failures};
 
 /// An endpoint's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub(crate) enum State {
 
 impl State {
     /// Derives the state from the endpoint's item and its deliveries.
-    pub(crate) fn of(known: &Known) -> Self {
-        let Known { endpoint, open, oldest_pending, counted, failing_since, is_proven, .. } = known;
+    pub(crate) fn of(known: &EndpointNumbers) -> Self {
+        let EndpointNumbers { endpoint, open, oldest_pending, counted, failing_since, is_proven, .. } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
         let (failed, held) = (open.failed.count, known.held().count);
         let is_late = matches!(endpoint.health.gate, Gate::Late { .. });

@@ -7,7 +7,7 @@ use common::{
     accounts::users::User,
     error::{Error, Result},
     http::{
-        Call, Fault, FormValues, People, Route, VerifiedPerson,
+        Call, DeclaredError, FormValues, People, Route, VerifiedPerson,
         page::{Field, Form, Page, alert, visible},
     },
     id::EndpointId,
@@ -15,7 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::EndpointView,
-        verification::{Computed, MAX_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
+        verification::{Computed, MAX_REQUEST_BYTES, ReceivedBody, ReceivedHeaders, ReceivedRequest, Verifying},
     },
 };
 use maud::{Markup, html};
@@ -37,7 +37,7 @@ const SHOWN_BYTES: usize = 256 * 1024;
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID])), get_page)
         .summary("Shows the form for a request that does not verify. Opening the page changes nothing.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
@@ -46,7 +46,7 @@ pub(crate) fn submit() -> Route<App, People> {
         .summary(
             "Finds out why a request does not verify, as `webhooks/verify` does. Nothing of it is stored or logged.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 /// The address of the page for an endpoint.
@@ -76,13 +76,13 @@ fn endpoint(typed: &FormValues) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| Error::NotFound("Endpoint not found"))
 }
 
-fn seen(form: &FormValues) -> Result<Seen> {
+fn seen(form: &FormValues) -> Result<ReceivedRequest> {
     form.clone().without_empty().or("seen_headers", "").or("body", "").read(|fields| {
-        let headers = fields.text("seen_headers", SeenHeaders::parse);
-        let body = fields.text("body", SeenBody::of_form);
+        let headers = fields.text("seen_headers", ReceivedHeaders::parse);
+        let body = fields.text("body", ReceivedBody::of_form);
         let computed = fields.optional_text("computed", Computed::parse);
         let received_at = fields.optional_text("received_at", moment);
-        Ok(Seen { headers: headers?, body: body?, computed: computed?, received_at: received_at? })
+        Ok(ReceivedRequest { headers: headers?, body: body?, computed: computed?, received_at: received_at? })
     })
 }
 

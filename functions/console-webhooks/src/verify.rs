@@ -11,7 +11,7 @@ use maud::{Markup, html};
 const PAGE: &str = include_str!("../../../docs/receivers.md");
 
 /// A complete receiver.
-struct Receiver {
+struct ExampleReceiver {
     framework: &'static str,
     /// How to install and run it, with code between backticks.
     steps: &'static str,
@@ -41,7 +41,7 @@ pub(crate) fn copied(secret: &SigningSecret) -> Markup {
 pub(crate) fn receivers() -> Markup {
     html! {
         p { "Store the secret as " code { "WEBHOOK_SECRET" } " on your server, and verify each request over the raw bytes of its body, before anything parses them. Complete receivers:" }
-        @for Receiver { framework, steps, program } in parsed() {
+        @for ExampleReceiver { framework, steps, program } in parsed() {
             details .receiver name="receiver" {
                 summary { (framework) }
                 p {
@@ -62,13 +62,13 @@ pub(crate) fn link() -> Markup {
 }
 
 /// The receivers on the page. Each is a section with a paragraph and a block of code.
-fn parsed() -> impl Iterator<Item = Receiver> {
+fn parsed() -> impl Iterator<Item = ExampleReceiver> {
     PAGE.split("\n## ").skip(1).filter_map(|section| {
         let (framework, rest) = section.split_once("\n\n")?;
         let (steps, rest) = rest.split_once("\n\n```")?;
         let (_language, rest) = rest.split_once('\n')?;
         let (program, _) = rest.split_once("```")?;
-        Some(Receiver { framework, steps, program })
+        Some(ExampleReceiver { framework, steps, program })
     })
 }
 
@@ -80,7 +80,7 @@ mod tests {
     fn every_section_of_the_page_is_a_receiver() {
         let receivers: Vec<_> = parsed().collect();
         assert_eq!(receivers.len(), PAGE.matches("\n## ").count());
-        for Receiver { framework, steps, program } in receivers {
+        for ExampleReceiver { framework, steps, program } in receivers {
             assert!(program.contains("WEBHOOK_SECRET") && program.contains("webhook-"), "{framework}: {program}");
             // The console renders code in this paragraph, but no other markup.
             assert!(steps.matches('`').count() % 2 == 0 && !steps.contains(']'), "{framework}: {steps}");

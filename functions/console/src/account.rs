@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{
         agent,
-        email::Email,
+        email::EmailAddress,
         members::MemberIdOrEmail,
         password::{Guess, Password},
         sessions::{IdOrToken, Session},
@@ -14,7 +14,7 @@ use common::{
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, DID, Fault, FormValues, Person, Reason, Reply, Route, SignedIn,
+        Call, DID, DeclaredError, FormValues, Person, Reason, Reply, Route, SignedIn,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
@@ -28,7 +28,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, columns, console, invited, received, redirect_to, role_name, tick},
+    frame::{FormRequest, NO_FORM, columns, console, invited, received, redirect_to, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -81,18 +81,18 @@ pub(crate) fn submit() -> Route<App> {
              email, changing the name, address or password, ending sessions, leaving the organization, and deleting \
              the account.",
         )
-        .faults(&[
-            Fault::InvalidPassword,
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::LastOwner),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::InvalidPassword,
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::LastOwner),
+            DeclaredError::TooMany,
         ])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
-    page(&app, &call.caller, Sent::link(link)).await
+    page(&app, &call.caller, FormRequest::link(link)).await
 }
 
 async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
@@ -108,7 +108,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValu
         _ => Err(NO_FORM),
     };
     let Err(error) = done else { return done };
-    Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into())
+    Ok(page(&app, &call.caller, FormRequest::refused(form, error)?).await?.into())
 }
 
 /// Sends the confirmation email again and returns to the page `here`. The limit is shared with emails requested through
@@ -130,7 +130,7 @@ async fn rename(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -
 
 async fn change_email(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let SignedIn { user, session } = &call.caller;
-    let other = |text: &str| match Email::parse(text)? {
+    let other = |text: &str| match EmailAddress::parse(text)? {
         email if email == user.email => Err(vec![Problem::format("Is your address already")]),
         email => Ok(email),
     };
@@ -190,7 +190,7 @@ fn redirect_deleted(call: &Call<SignedIn, Recorder>) -> Reply {
     Reply::Redirect { to: "/signin?did=gone".to_owned(), cookies: vec![cleared_cookie(&call.base)] }
 }
 
-async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
+async fn page(app: &App, caller: &SignedIn, sent: FormRequest) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
     let members = app.members.list(&user.organization, Paging::first(1), Order::Ascending);
@@ -300,13 +300,13 @@ fn end_form(session: &Session, agent: &str) -> Markup {
     }
 }
 
-fn name_form(user: &User, sent: &Sent) -> Markup {
+fn name_form(user: &User, sent: &FormRequest) -> Markup {
     let name = if sent.error("name").is_some() { sent.typed("name", "name") } else { user.name.as_str() };
     let fields = [Field::text("name", "Your name", "name", name)];
     Form { is_secondary: true, ..sent.form("name", "Change name", &fields) }.render()
 }
 
-fn email_form(user: &User, sent: &Sent) -> Markup {
+fn email_form(user: &User, sent: &FormRequest) -> Markup {
     let fields = [Field::email("newEmail", "New email", "email", sent.typed("email", "newEmail"))];
     html! {
         @if let Some(pending) = &user.pending_email {
@@ -321,7 +321,7 @@ fn email_form(user: &User, sent: &Sent) -> Markup {
     }
 }
 
-fn password_form(sent: &Sent) -> Markup {
+fn password_form(sent: &FormRequest) -> Markup {
     let fields =
         [Field::password("currentPassword", "Current password"), Field::new_password("newPassword", "New password")];
     sent.form("password", "Change password", &fields).render()
@@ -339,13 +339,13 @@ fn two_factor(user: &User) -> Markup {
     }
 }
 
-fn leave_form(sent: &Sent) -> Markup {
+fn leave_form(sent: &FormRequest) -> Markup {
     let sure = Field::tick("sure", "Leave the organization and delete my account");
     let fields = [Field::password("password", "Password"), sure];
     Form { is_danger: true, ..sent.form("leave", "Leave organization", &fields) }.render()
 }
 
-fn delete_form(sent: &Sent) -> Markup {
+fn delete_form(sent: &FormRequest) -> Markup {
     let fields = [Field::password("password", "Password"), Field::tick("sure", "Permanently delete my account")];
     Form { is_danger: true, ..sent.form("delete", "Delete account", &fields) }.render()
 }

@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Actor, ActorKind, Change, EntryFilter, Position, TargetKind},
     error::Result,
     http::{
-        Call, Fault, FormValues, Route, VerifiedPerson,
+        Call, DeclaredError, FormValues, Route, VerifiedPerson,
         page::{Field, Page, visible},
     },
     issue::parse_name,
@@ -47,7 +47,7 @@ const FILTERS: [&str; 3] = ["action", "actor", "target"];
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), get_page)
         .summary("Shows the organization's changes in the last year, newest first. Owners only.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly])
 }
 
 async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {

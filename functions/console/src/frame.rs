@@ -20,13 +20,13 @@ use maud::{Markup, Render, html};
 use crate::app::App;
 
 /// The request that led to a page: a link or a rejected form.
-pub(crate) struct Sent {
+pub(crate) struct FormRequest {
     values: FormValues,
     /// Why the form was rejected.
     pub(crate) refused: Option<Error>,
 }
 
-impl Sent {
+impl FormRequest {
     pub(crate) fn link(values: FormValues) -> Self {
         Self { values, refused: None }
     }

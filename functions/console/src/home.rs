@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     base_url::BaseUrl,
     error::{Error, Result},
-    http::{Call, Output, Public, Reply, Route, Wire},
+    http::{BodyFormat, Call, Output, Public, Reply, Route},
     presentation::docs::Docs,
 };
 use url::Url;
@@ -22,7 +22,7 @@ async fn get_page(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if call.takes_html() {
         return Ok(Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() });
     }
-    links(&call.base, &app.docs)?.reply(Wire::Page)
+    links(&call.base, &app.docs)?.reply(BodyFormat::Page)
 }
 
 /// The links for programs.

@@ -13,7 +13,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Conflict, Error, Result},
     http::{
-        Call, Fault, FormValues, Reason, Reply, Route, SignedIn, Visitor,
+        Call, DeclaredError, FormValues, Reason, Reply, Route, SignedIn, Visitor,
         cookies::session_cookie,
         page::{Field, Form, Page, TICKED, facts, visible, warning},
     },
@@ -84,15 +84,15 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms on the invitation page: creates the account, moves it, or declines, as \
              `acceptInviteAndSignup`, `accept-invitation` and `reject-invitation` do.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotTheRecipient,
-            Fault::NotFound,
-            Fault::Conflict(Reason::EmailTaken),
-            Fault::Conflict(Reason::InvitationUsed),
-            Fault::Conflict(Reason::LastOwner),
-            Fault::Conflict(Reason::LastMember),
-            Fault::Conflict(Reason::OrganizationChanged),
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotTheRecipient,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::EmailTaken),
+            DeclaredError::Conflict(Reason::InvitationUsed),
+            DeclaredError::Conflict(Reason::LastOwner),
+            DeclaredError::Conflict(Reason::LastMember),
+            DeclaredError::Conflict(Reason::OrganizationChanged),
         ])
         .redirects()
 }

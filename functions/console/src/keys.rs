@@ -18,7 +18,7 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
-        Call, DID, Fault, FormValues, Person, Reason, Reply, Route, SignedIn,
+        Call, DID, DeclaredError, FormValues, Person, Reason, Reply, Route, SignedIn,
         page::{Field, Form, Page, TICKED, issues, visible},
     },
     id::{KeyId, UserId},
@@ -31,7 +31,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, redirect_to, unverified},
+    frame::{FormRequest, NO_FORM, RowForm, columns, console, redirect_to, unverified},
 };
 
 const HERE: &str = "/console/keys";
@@ -99,12 +99,17 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms on the API keys page, with the same effect as the API calls: creating a key and showing \
              it once, or deleting a key.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::KeyLimit),
+        ])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
-    page(&app, &call.caller.user, Sent::link(link)).await
+    page(&app, &call.caller.user, FormRequest::link(link)).await
 }
 
 async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
@@ -115,7 +120,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValu
         _ => Err(NO_FORM),
     };
     let Err(error) = done else { return done };
-    Ok(page(&app, user, Sent::refused(form, error)?).await?.into())
+    Ok(page(&app, user, FormRequest::refused(form, error)?).await?.into())
 }
 
 /// Issues a key and shows it. The form has an id, so reloading the page does not issue a second key.
@@ -170,7 +175,7 @@ fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
     Ok(choice.parse().ok().map(|days: u64| Duration::from_secs(days * 24 * 60 * 60)))
 }
 
-async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     let keys = async {
         let keys = app.keys.managed(&user.organization, user.manages_keys_of()).await?;
         let names = app.users.names(&user.organization, keys.iter().map(|key| key.user)).await?;
@@ -254,7 +259,7 @@ fn delete_form(key: &KeyRecord) -> Markup {
     .render()
 }
 
-fn issue_form(sent: &Sent, user: &User) -> Markup {
+fn issue_form(sent: &FormRequest, user: &User) -> Markup {
     let form = KeyId::generate().to_string();
     let name = Field::text("name", "Name", "off", sent.typed("issue", "name"))
         .hint("For example, the name of the program that will use the key");
@@ -269,7 +274,7 @@ fn issue_form(sent: &Sent, user: &User) -> Markup {
 }
 
 /// The scopes that the key can use: a personal key has the permissions of its user.
-fn scopes(sent: &Sent, user: &User) -> Markup {
+fn scopes(sent: &FormRequest, user: &User) -> Markup {
     let usable = |scope: &&Scope| user.role == Role::Owner || !OF_OWNERS.contains(scope);
     let wrong = issues("scopes", sent.error("issue"));
     html! {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{api_keys::KeyRecord, email::Email, password::Password, token::Token, users::User},
+    accounts::{api_keys::KeyRecord, email::EmailAddress, password::Password, token::Token, users::User},
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, FormValues, Public, Route,
+        Call, DeclaredError, FormValues, Public, Route,
         page::{Field, Form, Page, visible, warning},
     },
     timestamp::Timestamp,
@@ -40,7 +40,7 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms on the password reset page, with the same effect as the API calls: sending the email, \
              and setting a new password.",
         )
-        .faults(&[Fault::TooMany])
+        .errors(&[DeclaredError::TooMany])
 }
 
 async fn get_page(app: Arc<App>, _: Call<()>, link: FormValues) -> Result<Page> {
@@ -74,7 +74,7 @@ async fn fill_in(app: Arc<App>, call: Call<(), Recorder>, form: FormValues) -> R
 
 async fn request(app: &App, call: &Call<(), Recorder>, form: &FormValues) -> Result<Page> {
     let requested = async {
-        let email = form.read(|fields| fields.text("email", Email::parse))?;
+        let email = form.read(|fields| fields.text("email", EmailAddress::parse))?;
         app.resets.request(&email, call.client, &call.base, Timestamp::now()).await
     };
     match requested.await {

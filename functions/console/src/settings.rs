@@ -5,16 +5,16 @@ use std::sync::Arc;
 use common::{
     accounts::{
         consent::Consent,
-        email::Email,
+        email::EmailAddress,
         organizations::{Organization, settings::SettingsChange},
         suppressions::Cause,
         users::{Role, User},
     },
     audit::{Action, Recorder},
     base_url::BaseUrl,
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     http::{
-        Call, DID, Fault, FormValues, Reply, Route, VerifiedPerson,
+        Call, DID, DeclaredError, FormValues, Reply, Route, VerifiedPerson,
         page::{Field, Form, Page, visible},
     },
     issue::Problem,
@@ -25,7 +25,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{Sent, redirect_to},
+    frame::{FormRequest, redirect_to},
 };
 
 const HERE: &str = "/console/settings";
@@ -65,7 +65,7 @@ const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .summary("Shows the settings of the organization.")
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
@@ -75,12 +75,12 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms on the settings page, with the same effect as the API calls: changing the \
              organization's settings and name. Owners only.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly, DeclaredError::TooMany])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
-    page(&app, &call.caller, Sent::link(link)).await
+    page(&app, &call.caller, FormRequest::link(link)).await
 }
 
 async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
@@ -92,14 +92,14 @@ async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) 
     };
     match done {
         Ok(did) => Ok(redirect_to(HERE, did)),
-        Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
+        Err(error) => Ok(page(&app, &call.caller, FormRequest::refused(form, error)?).await?.into()),
     }
 }
 
 async fn save(app: &App, recorder: &Recorder, user: &User, form: &FormValues, base: &BaseUrl) -> Result<()> {
     let current = app.organizations.get(&user.organization).await?.debug_notification_email;
     let change = form.read(|fields| {
-        let address = fields.text("debugNotificationEmail", Email::parse);
+        let address = fields.text("debugNotificationEmail", EmailAddress::parse);
         let disable = fields.text("jobFailureMails", is_off);
         // An address that the form only repeats is no answer to a question about consent.
         let (debug_notification_email, disable) = (Some(address?).filter(|new| *new != current), Some(disable?));
@@ -121,7 +121,7 @@ async fn resume(app: &App, recorder: &Recorder, user: &User, base: &BaseUrl) -> 
 }
 
 async fn rename(app: &App, recorder: &Recorder, user: &User, form: &FormValues) -> Result<()> {
-    user.check_manages()?;
+    user.check_verified_owner()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
     app.organizations.rename(recorder, &app.users, user, &name).await.map(drop)
 }
@@ -130,7 +130,7 @@ async fn require(app: &App, recorder: &Recorder, user: &User, form: &FormValues,
     let is_off = form.read(|fields| fields.text("requireTwoFactor", is_off))?;
     user.check_owner()?;
     if !user.has_two_factor {
-        return Err(Error::Forbidden(Refusal::TwoFactorRequired));
+        return Err(Error::Forbidden(ForbiddenReason::TwoFactorRequired));
     }
     let change = SettingsChange { require_two_factor: Some(!is_off), ..Default::default() };
     app.settings.change(recorder, &user.organization, Some(user), change, base).await.map(drop)
@@ -144,7 +144,7 @@ fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
     }
 }
 
-async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     let organization = app.organizations.get(&user.organization).await?;
     let (suppressed, consent) =
         tokio::try_join!(app.settings.suppressed(&organization), app.settings.consent(&organization))?;
@@ -226,7 +226,7 @@ fn choice(organization: &Organization) -> &'static str {
     if organization.disable_job_failure_notifications { "off" } else { "on" }
 }
 
-fn form(organization: &Organization, sent: &Sent) -> Markup {
+fn form(organization: &Organization, sent: &FormRequest) -> Markup {
     let (address, mails) = match sent.error(SAVE) {
         Some(_) => (sent.typed(SAVE, "debugNotificationEmail"), sent.typed(SAVE, "jobFailureMails")),
         None => (organization.debug_notification_email.as_str(), choice(organization)),
@@ -240,7 +240,7 @@ fn form(organization: &Organization, sent: &Sent) -> Markup {
     Form { id: "settings", ..sent.form(SAVE, "Save settings", &fields) }.render()
 }
 
-fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
+fn rename_form(organization: &Organization, sent: &FormRequest) -> Markup {
     let current = organization.name.as_str();
     let name = if sent.error(RENAME).is_some() { sent.typed(RENAME, "name") } else { current };
     let fields = [Field::text("name", "Organization name", "organization", name)];
@@ -250,7 +250,7 @@ fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
     }
 }
 
-fn require_form(user: &User, organization: &Organization, sent: &Sent) -> Markup {
+fn require_form(user: &User, organization: &Organization, sent: &FormRequest) -> Markup {
     let chosen = if organization.require_two_factor { "on" } else { "off" };
     let fields = [Field::select("requireTwoFactor", "Second factor", &FACTORS, chosen)];
     html! {

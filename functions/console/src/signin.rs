@@ -15,7 +15,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
-        Call, Fault, FormValues, Reason, Reply, Route, SignedIn, Visitor,
+        Call, DeclaredError, FormValues, Reason, Reply, Route, SignedIn, Visitor,
         cookies::{cleared_cookie, finished_cookies, pending_cookies, session_cookie},
         page::{Page, TICKED},
     },
@@ -86,7 +86,7 @@ pub(crate) fn show() -> Route<App> {
             "Shows the page to sign in, sign up (with `mode` `signup`) or approve a client's request. Opening the \
              page changes nothing.",
         )
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App> {
@@ -98,15 +98,15 @@ pub(crate) fn submit() -> Route<App> {
              factor, if the user has one), signing up, signing out, approving a client, and resending the verification \
              email.",
         )
-        .faults(&[
-            Fault::WrongPassword,
-            Fault::TwoFactor(FactorProblem::WrongCode),
-            Fault::TwoFactor(FactorProblem::WrongBackupCode),
-            Fault::TwoFactor(FactorProblem::NoSignIn),
-            Fault::NotFound,
-            Fault::Conflict(Reason::SlugTaken),
-            Fault::Conflict(Reason::EmailTaken),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::WrongPassword,
+            DeclaredError::TwoFactor(FactorProblem::WrongCode),
+            DeclaredError::TwoFactor(FactorProblem::WrongBackupCode),
+            DeclaredError::TwoFactor(FactorProblem::NoSignIn),
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::SlugTaken),
+            DeclaredError::Conflict(Reason::EmailTaken),
+            DeclaredError::TooMany,
         ])
         .redirects()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         invitations::{InvitationStatus, Invited},
         members::{Member, MemberIdOrEmail},
         users::{Role, User, parse_role},
@@ -12,7 +12,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, DID, Fault, FormValues, MAX_LISTED, Person, Reason, Reply, Route, SignedIn,
+        Call, DID, DeclaredError, FormValues, MAX_LISTED, Person, Reason, Reply, Route, SignedIn,
         page::{Choice, Field, Page, visible},
     },
     id::{InvitationId, UserId},
@@ -25,7 +25,8 @@ use maud::{Markup, Render, html};
 use crate::{
     app::App,
     frame::{
-        NO_FORM, RowForm, Sent, columns, console, invited as invitations, received, redirect_to, role_name, unverified,
+        FormRequest, NO_FORM, RowForm, columns, console, invited as invitations, received, redirect_to, role_name,
+        unverified,
     },
 };
 
@@ -73,27 +74,27 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms on the team page, with the same effect as the API calls: changing a role, removing a \
              member, inviting an email address, and canceling an invitation. Owners only.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::OwnersOnly,
-            Fault::NotFound,
-            Fault::Conflict(Reason::LastOwner),
-            Fault::Conflict(Reason::AlreadyAMember),
-            Fault::Conflict(Reason::EmailSuppressed),
-            Fault::Conflict(Reason::InvitationUsed),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::OwnersOnly,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::LastOwner),
+            DeclaredError::Conflict(Reason::AlreadyAMember),
+            DeclaredError::Conflict(Reason::EmailSuppressed),
+            DeclaredError::Conflict(Reason::InvitationUsed),
+            DeclaredError::TooMany,
         ])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
-    page(&app, &call.caller.user, Sent::link(link)).await
+    page(&app, &call.caller.user, FormRequest::link(link)).await
 }
 
 /// The caller has a session, so they may make members owners, which an API key may not.
 async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
     let owner = &call.caller.user;
-    let done = match (owner.check_manages(), form.get("action")) {
+    let done = match (owner.check_verified_owner(), form.get("action")) {
         (Err(error), _) => Err(error),
         (Ok(()), "role") => change_role(&app, &call.recorder, owner, &form).await,
         (Ok(()), "remove") => remove(&app, &call.recorder, owner, &form).await,
@@ -103,7 +104,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValu
     };
     match done {
         Ok(did) => Ok(redirect_to(HERE, did)),
-        Err(error) => Ok(page(&app, owner, Sent::refused(form, error)?).await?.into()),
+        Err(error) => Ok(page(&app, owner, FormRequest::refused(form, error)?).await?.into()),
     }
 }
 
@@ -127,7 +128,7 @@ async fn remove(app: &App, recorder: &Recorder, owner: &User, form: &FormValues)
 
 async fn invite(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<&'static str> {
     let (email, role) = form.read(|fields| {
-        let email = fields.text("email", Email::parse);
+        let email = fields.text("email", EmailAddress::parse);
         let role = fields.text("role", parse_role);
         Ok((email?, role?))
     })?;
@@ -152,8 +153,8 @@ struct Team<'a> {
 }
 
 /// Shows invitations only to owners, because an invitation's id is enough to accept it.
-async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
-    let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MAX_LISTED));
+async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
+    let (id, manages, most) = (&user.organization, user.check_verified_owner(), usize::from(MAX_LISTED));
     let invited = async {
         match &manages {
             Ok(()) => app.invitations.list(id, Paging::first(most)).await,
@@ -172,7 +173,7 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
 }
 
 impl Team<'_> {
-    fn html(&self, sent: &Sent, most: usize) -> Markup {
+    fn html(&self, sent: &FormRequest, most: usize) -> Markup {
         let part = sent.part();
         html! {
             (sent.news(&DONE, if self.manages.is_ok() { &["invite"] } else { &[] }))
@@ -301,7 +302,7 @@ fn cancel_form(invited: &Invited) -> Markup {
     .render()
 }
 
-fn invite_form(sent: &Sent) -> Markup {
+fn invite_form(sent: &FormRequest) -> Markup {
     let role = Some(sent.typed("invite", "role")).filter(|role| !role.is_empty()).unwrap_or("member");
     let fields = [
         Field::email("email", "Email", "off", sent.typed("invite", "email"))

@@ -14,7 +14,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
-        Call, DID, Fault, FormValues, Person, Reply, Route, SignedIn,
+        Call, DID, DeclaredError, FormValues, Person, Reply, Route, SignedIn,
         cookies::session_cookie,
         page::{Field, Form, Page, warning},
     },
@@ -24,7 +24,7 @@ use maud::{Markup, Render, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, console, redirect_to, sign_out, tick},
+    frame::{FormRequest, NO_FORM, console, redirect_to, sign_out, tick},
 };
 
 const HERE: &str = "/console/two-factor";
@@ -45,7 +45,7 @@ pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), get_page)
         .before_two_factor()
         .summary("Shows whether the signed-in user has a second factor, and the forms to set it up.")
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
@@ -62,19 +62,19 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms that set up, confirm and disable the second factor and replace the backup codes, as the \
              API does.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::InvalidPassword,
-            Fault::TwoFactor(FactorProblem::WrongCode),
-            Fault::TwoFactor(FactorProblem::Enabled),
-            Fault::NotFound,
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::InvalidPassword,
+            DeclaredError::TwoFactor(FactorProblem::WrongCode),
+            DeclaredError::TwoFactor(FactorProblem::Enabled),
+            DeclaredError::NotFound,
+            DeclaredError::TooMany,
         ])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Page> {
-    page(&app, &call.caller.user, Sent::link(link)).await
+    page(&app, &call.caller.user, FormRequest::link(link)).await
 }
 
 async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
@@ -86,7 +86,7 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValu
         _ => Err(NO_FORM),
     };
     let Err(error) = done else { return done };
-    Ok(page(&app, &call.caller.user, Sent::refused(form, error)?).await?.into())
+    Ok(page(&app, &call.caller.user, FormRequest::refused(form, error)?).await?.into())
 }
 
 fn password(form: &FormValues) -> Result<Guess> {
@@ -138,7 +138,7 @@ async fn disable(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) 
     Ok(Reply::Redirect { to: format!("{HERE}?did=disabled"), cookies })
 }
 
-async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     if !user.has_two_factor {
         user.check_verified()?;
     }
@@ -174,7 +174,7 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     Ok(page.within(console(app, user, ACCOUNT).await?))
 }
 
-fn enable_form(sent: &Sent) -> Markup {
+fn enable_form(sent: &FormRequest) -> Markup {
     html! {
         p {
             "Signing in will then require a code from an authenticator app on your phone or in your password manager, \
@@ -226,7 +226,7 @@ fn new_codes(title: &'static str, codes: &BackupCodes) -> Page {
     Page::new(title, content).done()
 }
 
-fn enabled(left: usize, sent: &Sent) -> Markup {
+fn enabled(left: usize, sent: &FormRequest) -> Markup {
     let password = Field::password("password", "Password");
     let (renew, disable) = ([password], [password, Field::tick("sure", "Sign in with only the password")]);
     html! {

@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, Result},
     http::{
-        Call, Fault, FormValues, Public, Reply, Route,
+        Call, DeclaredError, FormValues, Public, Reply, Route,
         page::{Form, Page},
     },
     timestamp::Timestamp,
@@ -36,7 +36,7 @@ pub(crate) fn show() -> Route<App> {
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
         .summary("Shows the same page to browsers. Programs are rejected, because only a person can confirm.")
-        .faults(&[Fault::ConfirmationRequired])
+        .errors(&[DeclaredError::ConfirmationRequired])
 }
 
 /// Handles the button.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         users::{Role, User},
     },
     audit::{Action, Recorder},
     error::Result,
     http::{
-        Call, DID, Fault, FormValues, Person, Reply, Route, SignedIn,
+        Call, DID, DeclaredError, FormValues, Person, Reply, Route, SignedIn,
         page::{Field, Form, Page},
     },
     timestamp::Timestamp,
@@ -22,7 +22,7 @@ use maud::{Markup, Render, html};
 use crate::{
     account,
     app::App,
-    frame::{NO_FORM, Sent, redirect_to, sign_out},
+    frame::{FormRequest, NO_FORM, redirect_to, sign_out},
 };
 
 const HERE: &str = "/console/welcome";
@@ -62,13 +62,13 @@ pub(crate) fn submit() -> Route<App> {
              address replaces the original one once it is confirmed. The response does not reveal whether that address \
              has an account.",
         )
-        .faults(&[Fault::NotFound, Fault::TooMany])
+        .errors(&[DeclaredError::NotFound, DeclaredError::TooMany])
         .redirects()
 }
 
 async fn get_page(app: Arc<App>, call: Call<SignedIn>, link: FormValues) -> Result<Reply> {
     let is_early = link.get("did") == UNCONFIRMED;
-    Ok(page(&app, &call.caller.user, is_early, Sent::link(link)))
+    Ok(page(&app, &call.caller.user, is_early, FormRequest::link(link)))
 }
 
 async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValues) -> Result<Reply> {
@@ -78,14 +78,14 @@ async fn post_form(app: Arc<App>, call: Call<SignedIn, Recorder>, form: FormValu
         _ => Err(NO_FORM),
     };
     let Err(error) = done else { return done };
-    Ok(page(&app, &call.caller.user, false, Sent::refused(form, error)?))
+    Ok(page(&app, &call.caller.user, false, FormRequest::refused(form, error)?))
 }
 
 /// Sends the confirmation email to a different address. The response and its timing are the same whether or not that
 /// address has an account.
 async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
-    let email = form.read(|fields| fields.text("email", Email::parse))?;
+    let email = form.read(|fields| fields.text("email", EmailAddress::parse))?;
     if user.email_verified || !user.chose_email {
         return Ok(redirect_to(HERE, "confirmed"));
     }
@@ -93,7 +93,7 @@ async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) 
     Ok(redirect_to(HERE, "replaced"))
 }
 
-fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
+fn page(app: &App, user: &User, is_early: bool, sent: FormRequest) -> Reply {
     if user.email_verified {
         return Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() };
     }
@@ -124,7 +124,7 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
     Page::new("Confirm your email address", content).refused(sent.refused).into()
 }
 
-fn replace_form(sent: &Sent) -> Markup {
+fn replace_form(sent: &FormRequest) -> Markup {
     let fields = [Field::email("email", "Email", "email", sent.typed(REPLACE, "email"))];
     Form { is_secondary: true, ..sent.form(REPLACE, "Change address", &fields) }.render()
 }

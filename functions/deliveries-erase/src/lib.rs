@@ -11,7 +11,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Reason, Rejected, Route, Verified},
     id::EndpointId,
     issue::Problem,
     timestamp::Timestamp,
@@ -20,7 +20,7 @@ use common::{
         endpoints::Endpoints,
         erasure::Erasure,
         job_failures::JobFailures,
-        log::{Log, search::Cursor},
+        log::{DeliveryLog, search::Cursor},
     },
 };
 
@@ -29,13 +29,13 @@ common::from_env! {
     pub struct App {
         endpoints: Endpoints,
         failures: JobFailures,
-        log: Log,
+        log: DeliveryLog,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -56,7 +56,7 @@ fn route() -> Route<App> {
              the table until the delivery expires, but no route returns it. The error, stack and deployment of a failed \
              job are also removed from emails that have not been sent yet; those emails still name the job.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound, DeclaredError::Conflict(Reason::DeliveryPending)])
 }
 
 /// The deliveries to erase.

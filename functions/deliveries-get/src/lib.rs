@@ -10,23 +10,23 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
     issue::parse_name,
     timestamp::Timestamp,
-    webhooks::{delivery::DeliveryId, endpoints::Endpoints, log::Log, request::Requests},
+    webhooks::{delivery::DeliveryId, endpoints::Endpoints, log::DeliveryLog, request::RequestSource},
 };
 
 common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 /// A signed request needs the scope of a resend: its holder can make the receiver accept the delivery again.
@@ -36,7 +36,7 @@ fn route() -> Route<App> {
         .also_scope(Scope::DeliveriesWrite, "to send `request`")
         .summary("Returns a delivery with its payload and all its attempts.")
         .description("Payloads are kept at least until the delivery succeeds.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 /// The delivery to show, and the time of the request to build, if any.
@@ -78,7 +78,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, Input { id, request }: Input)
         (Some(_), Some(endpoint)) => app.endpoints.find(tenant, endpoint).await?,
         _ => None,
     };
-    let requests = payload.as_ref().and_then(|payload| Requests::of(&delivery, payload, endpoint.as_ref()));
+    let requests = payload.as_ref().and_then(|payload| RequestSource::of(&delivery, payload, endpoint.as_ref()));
     let signed = at.zip(requests).map(|(at, requests)| Ok((signed(&requests, at)?, requests.body())));
     let (request, body) = signed.transpose()?.unzip();
     let body = body.or(payload.as_ref().map(|payload| &*payload.body)).map(|body| String::from_utf8(body.to_vec()));
@@ -90,7 +90,7 @@ async fn handle(app: Arc<App>, call: Call<Caller>, Input { id, request }: Input)
     })
 }
 
-fn signed(requests: &Requests<'_>, at: Timestamp) -> Result<SignedRequest> {
+fn signed(requests: &RequestSource<'_>, at: Timestamp) -> Result<SignedRequest> {
     let all = requests.headers(at).map_err(Error::internal("building the headers of a request"))?;
     let (secret, shown): (Vec<_>, Vec<_>) = all.iter().partition(|(_, value)| value.is_sensitive());
     let shown = shown.into_iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));

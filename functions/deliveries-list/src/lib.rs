@@ -10,7 +10,7 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{BodyFormat, Call, DeclaredError, Fields, Function, Rejected, Route, Tenant},
     id::{EndpointId, TenantId},
     issue::parse_name,
     timestamp::Timestamp,
@@ -19,7 +19,7 @@ use common::{
         endpoints::Endpoints,
         event::parse_event,
         log::{
-            Log,
+            DeliveryLog,
             search::{Cursor, Filter},
         },
     },
@@ -29,13 +29,13 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -43,7 +43,7 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesRead)
         .summary("Lists the deliveries, newest first.")
         .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 /// The list's filters and page.

@@ -10,12 +10,12 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
+    http::{BodyFormat, Call, DeclaredError, Fields, Function, Reason, Rejected, Route, Tenant},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
         endpoints::{Endpoint, Endpoints},
-        log::{Log, pull::Taken},
+        log::{DeliveryLog, pull::ReceivedDelivery},
         post::Content,
     },
 };
@@ -24,7 +24,7 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
         lease_time: Duration = lease_time,
     }
 }
@@ -45,7 +45,7 @@ const FRAME_BYTES: usize = 2_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn lease_time(env: &Env) -> Result<Duration, ConfigError> {
@@ -61,11 +61,11 @@ fn route() -> Route<App> {
              delivery, so several programs can receive from one endpoint. A delivery can be received more than once, \
              always with the same `webhook-id`.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::EndpointInactive),
-            Fault::Conflict(Reason::NotAPullEndpoint),
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::EndpointInactive),
+            DeclaredError::Conflict(Reason::NotAPullEndpoint),
         ])
 }
 
@@ -91,8 +91,8 @@ impl Input {
     }
 }
 
-fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
-    let Taken { delivery, lease, ends, payload } = taken;
+fn leased(endpoint: &Endpoint, received: ReceivedDelivery, now: Timestamp) -> Result<LeasedDelivery> {
+    let ReceivedDelivery { delivery, lease, ends, payload } = received;
     let (form, headers) = (endpoint.payload_form(), Some(&endpoint.headers));
     let content = Content::of(&delivery, &payload, form, endpoint.keys(), headers);
     let headers = content.headers(now).map_err(Error::internal("building the headers for a delivery"))?;
@@ -113,18 +113,19 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let (tenant, now) = (&call.caller, Timestamp::now());
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
     let (own, mut room, mut is_full) = (headers_size(&endpoint), MAX_RESPONSE_BYTES, false);
-    let has_room = |taken: &Taken| {
+    let has_room = |received: &ReceivedDelivery| {
         let needed = FRAME_BYTES
             + own
-            + size(taken.payload.body.in_form(endpoint.payload_form()).0)
-            + 4 * size(taken.delivery.job_id.as_bytes());
+            + size(received.payload.body.in_form(endpoint.payload_form()).0)
+            + 4 * size(received.delivery.job_id.as_bytes());
         room.checked_sub(needed).map(|left| room = left).is_some() || {
             is_full = true;
             false
         }
     };
-    let taken = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
-    let deliveries: Vec<_> = taken.into_iter().map(|taken| leased(&endpoint, taken, now)).collect::<Result<_>>()?;
+    let received = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
+    let deliveries: Vec<_> =
+        received.into_iter().map(|received| leased(&endpoint, received, now)).collect::<Result<_>>()?;
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are already leased, so the call returns them even if this write failed.
     noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));

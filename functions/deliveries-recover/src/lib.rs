@@ -8,18 +8,18 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
+    application::idempotency::{CallResponse, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Reason, Rejected, Route, Verified},
     id::{EndpointId, RecoveryId},
     issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{
         delivery::{OUTCOMES, parse_outcome},
         endpoints::Endpoints,
-        log::{Log, recovery::Selection},
+        log::{DeliveryLog, recovery::Selection},
         queue::RecoveryQueue,
     },
 };
@@ -31,14 +31,14 @@ common::from_env! {
     pub struct App {
         calls: RememberedCalls,
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
         queue: RecoveryQueue,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -53,7 +53,11 @@ fn route() -> Route<App> {
              call joins it: the call returns the id of that recovery, which then covers both periods. An organization \
              can have at most 100 unfinished recoveries.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::RecoveryLimit)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::RecoveryLimit),
+        ])
 }
 
 /// The deliveries to recover. Without an end, their period ends now.
@@ -119,7 +123,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Recovering>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<CallResponse<Recovering>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let Input { endpoint, since, until, status, outcome, workflow, key } = input;
     let selection = Selection { endpoint, time: since..until.unwrap_or(now), status, outcome, workflow };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use api::{Call as _, deliveries::Resend};
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
+    application::idempotency::{CallResponse, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Done, Fields, Function, Reason, Rejected, Route, Verified},
     timestamp::Timestamp,
-    webhooks::{delivery::DeliveryId, log::Log, queue::SharedQueue},
+    webhooks::{delivery::DeliveryId, log::DeliveryLog, queue::SharedQueue},
 };
 
 const ROUTE: &str = Resend::PATH;
@@ -20,14 +20,14 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         calls: RememberedCalls,
-        log: Log,
+        log: DeliveryLog,
         queue: SharedQueue,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -40,7 +40,11 @@ fn route() -> Route<App> {
              already `pending` does not get a second schedule, and a test gets only one attempt. If the delivery is \
              leased, the lease ends. If the endpoint is inactive, the delivery is held.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::PayloadNotKept)])
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::PayloadNotKept),
+        ])
 }
 
 /// The delivery to resend.
@@ -59,7 +63,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Done>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<CallResponse<Done>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let resend = async {

@@ -14,10 +14,10 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     audit::{Action, Recorder},
-    aws::rounds,
+    aws::retry_conflicts,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
     id::{EndpointId, LeaseId, TenantId},
     issue::{Problem, parse_name},
     random,
@@ -29,7 +29,7 @@ use common::{
         },
         endpoints::{Endpoint, EndpointAttempts, Endpoints, disable_after},
         erasure::Erasure,
-        log::Log,
+        log::DeliveryLog,
     },
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
@@ -38,7 +38,7 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
         schedule: Vec<Duration> = retry_schedule,
         disable_after: Duration = disable_after,
     }
@@ -51,7 +51,7 @@ const MAX_DURATION_MILLISECONDS: u32 = 3_600_000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -63,7 +63,7 @@ fn route() -> Route<App> {
             "Retries and failures follow the same rules as for push endpoints, except that `Retry-After` is ignored. A \
              repeated settlement returns the same result and counts only once.",
         )
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 struct Settlement {
@@ -160,7 +160,7 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Se
     // Two settlements of the same delivery are handled in order, so the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
-    let mut tried = Tried::new();
+    let mut tried = WrittenStates::new();
     if is_each_alone && ids.len() > 1 {
         tried = app.settle_all(tenant, &endpoints, &settlements, &deliveries, now).await?;
         let unsettled: Vec<_> = tried.iter().filter(|(_, (_, is_settled))| !is_settled).map(|(id, _)| *id).collect();
@@ -177,12 +177,12 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Se
 }
 
 /// The settlements' endpoints, except those that no longer exist.
-type Known = BTreeMap<EndpointId, Endpoint>;
+type EndpointsById = BTreeMap<EndpointId, Endpoint>;
 /// The states of deliveries that were written, and whether each write is known to have succeeded.
-type Tried = BTreeMap<DeliveryId, (Delivery, bool)>;
+type WrittenStates = BTreeMap<DeliveryId, (Delivery, bool)>;
 
 impl App {
-    async fn endpoints_of(&self, tenant: &TenantId, settlements: &[Settlement]) -> Result<Known> {
+    async fn endpoints_of(&self, tenant: &TenantId, settlements: &[Settlement]) -> Result<EndpointsById> {
         let mut ids: Vec<_> =
             settlements.iter().filter_map(|settlement| settlement.id.destination.endpoint()).collect();
         ids.sort_unstable();
@@ -196,11 +196,11 @@ impl App {
     async fn settle_all(
         &self,
         tenant: &TenantId,
-        known: &Known,
+        known: &EndpointsById,
         settlements: &[Settlement],
         deliveries: &BTreeMap<DeliveryId, Delivery>,
         now: Timestamp,
-    ) -> Result<Tried> {
+    ) -> Result<WrittenStates> {
         let changes = settlements.iter().filter_map(|settlement| {
             let before = deliveries.get(&settlement.id)?;
             let endpoint = settlement.id.destination.endpoint().and_then(|id| known.get(&id));
@@ -216,7 +216,7 @@ impl App {
     async fn note<'a>(
         &self,
         tenant: &TenantId,
-        known: &Known,
+        known: &EndpointsById,
         attempted: impl Iterator<Item = &'a Delivery>,
         now: Timestamp,
     ) {
@@ -243,7 +243,7 @@ impl App {
         &self,
         recorder: &Recorder,
         tenant: &TenantId,
-        known: &Known,
+        known: &EndpointsById,
         settlement: &Settlement,
         before: Option<Delivery>,
         tried: Option<&(Delivery, bool)>,
@@ -264,7 +264,7 @@ impl App {
             return Ok((verdict(done, Some(after)), settlement.outcome.map(|_| after.clone())));
         }
         let tried = tried.map(|(after, _)| after.last_attempt.clone());
-        rounds((before, tried), |(before, tried)| async move {
+        retry_conflicts((before, tried), |(before, tried)| async move {
             let Some(was) = before else { return Ok(Break((verdict(Verdict::NotFound, None), None))) };
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break((verdict(Verdict::LeaseExpired, None), None))),

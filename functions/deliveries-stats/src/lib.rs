@@ -10,12 +10,12 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{BodyFormat, Call, DeclaredError, Fields, Function, Rejected, Route, Tenant},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
         endpoints::{EndpointView, Endpoints},
-        log::{Log, counts::Statistics, undelivered::Backlog},
+        log::{DeliveryLog, counts::Statistics, undelivered::Backlog},
     },
 };
 
@@ -23,7 +23,7 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
     }
 }
 
@@ -36,7 +36,7 @@ const MAX_REASONS: usize = 1000;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -49,7 +49,7 @@ fn route() -> Route<App> {
              ones are not counted; `complete_since` shows how far back the counts are complete. In a large log, the \
              period begins at a full hour: `since` in the response is its start. Tests are not counted.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 /// The deliveries to count.

@@ -44,10 +44,10 @@ pub(crate) struct FailedJobs {
 }
 
 /// The failures of a workflow that are due to be reported.
-type Notice = (WorkflowKey, Failing);
+type DueReport = (WorkflowKey, Failing);
 
 /// The organization to email, or the reason why it is not emailed.
-enum Recipient {
+enum ReportRecipient {
     Emailed(Box<Organization>, Consent),
     /// Why the organization is not emailed.
     NotEmailed(&'static str),
@@ -91,8 +91,10 @@ impl FailedJobs {
             return told;
         }
         let sent = match self.recipient(&tenant).await {
-            Ok(Recipient::Emailed(organization, consent)) => self.mail_all(&organization, consent, due, now, end).await,
-            Ok(Recipient::NotEmailed(reason)) => self.drop_all(&tenant, due, reason).await,
+            Ok(ReportRecipient::Emailed(organization, consent)) => {
+                self.mail_all(&organization, consent, due, now, end).await
+            }
+            Ok(ReportRecipient::NotEmailed(reason)) => self.drop_all(&tenant, due, reason).await,
             // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
             Err(error) => {
                 not_sent(&tenant, &due, &error);
@@ -118,7 +120,7 @@ impl FailedJobs {
     }
 
     /// Drops notices that are not sent for this reason.
-    async fn drop_all(&self, tenant: &TenantId, notices: Vec<Notice>, reason: &'static str) -> Result<()> {
+    async fn drop_all(&self, tenant: &TenantId, notices: Vec<DueReport>, reason: &'static str) -> Result<()> {
         for (workflow, failing) in notices {
             common::log!("job_failures.unreported", %tenant, %workflow, reason);
             self.table.drop_notice(tenant, &workflow, &failing).await?;
@@ -127,7 +129,7 @@ impl FailedJobs {
     }
 
     /// Counts a try to send each of these notices. Returns those that no other process is sending.
-    async fn try_all(&self, tenant: &TenantId, notices: Vec<Notice>) -> Result<Vec<Notice>> {
+    async fn try_all(&self, tenant: &TenantId, notices: Vec<DueReport>) -> Result<Vec<DueReport>> {
         let mut tried = Vec::new();
         for (workflow, failing) in notices {
             let failing = self.table.try_notice(tenant, &workflow, failing).await?;
@@ -138,22 +140,22 @@ impl FailedJobs {
 
     /// Finds the recipient. The owners choose the address, which may belong to another person, so at least one owner
     /// must have verified their own address.
-    async fn recipient(&self, tenant: &TenantId) -> Result<Recipient> {
+    async fn recipient(&self, tenant: &TenantId) -> Result<ReportRecipient> {
         let Some(organization) = self.organizations.find(tenant).await? else {
-            return Ok(Recipient::NotEmailed("deleted"));
+            return Ok(ReportRecipient::NotEmailed("deleted"));
         };
         if organization.disable_job_failure_notifications {
-            return Ok(Recipient::NotEmailed("disabled"));
+            return Ok(ReportRecipient::NotEmailed("disabled"));
         }
         if !self.members.has_verified_owner(tenant).await? {
-            return Ok(Recipient::NotEmailed("unverified"));
+            return Ok(ReportRecipient::NotEmailed("unverified"));
         }
         if self.mailer.suppressed(&organization.debug_notification_email).await?.is_some() {
-            return Ok(Recipient::NotEmailed("suppressed"));
+            return Ok(ReportRecipient::NotEmailed("suppressed"));
         }
         Ok(match self.recipients.consent(&organization).await? {
-            Consent::Stopped => Recipient::NotEmailed("stopped"),
-            consent => Recipient::Emailed(Box::new(organization), consent),
+            Consent::Stopped => ReportRecipient::NotEmailed("stopped"),
+            consent => ReportRecipient::Emailed(Box::new(organization), consent),
         })
     }
 
@@ -162,7 +164,7 @@ impl FailedJobs {
         &self,
         organization: &Organization,
         consent: Consent,
-        mut due: Vec<Notice>,
+        mut due: Vec<DueReport>,
         now: Timestamp,
         end: Instant,
     ) -> Result<()> {
@@ -187,7 +189,7 @@ impl FailedJobs {
         &self,
         organization: &Organization,
         consent: Consent,
-        notices: Vec<Notice>,
+        notices: Vec<DueReport>,
         number: i64,
         now: Timestamp,
     ) -> Result<bool> {
@@ -221,7 +223,7 @@ impl FailedJobs {
     }
 }
 
-fn not_sent(tenant: &TenantId, notices: &[Notice], error: &Error) {
+fn not_sent(tenant: &TenantId, notices: &[DueReport], error: &Error) {
     for (workflow, _) in notices {
         common::log!("job_failures.email_failed", %tenant, %workflow, ?error);
     }

@@ -26,7 +26,7 @@ use common::{
         drains::Drains,
         endpoints::{Endpoints, HoldFor, disable_after},
         job_failures::JobFailures,
-        log::{Log, due_rows::Sweeper},
+        log::{DeliveryLog, due_rows::Sweeper},
         queue::Queues,
         recoveries::Recoveries,
     },
@@ -59,7 +59,7 @@ pub struct Wake {
 }
 
 struct App {
-    log: Log,
+    log: DeliveryLog,
     queues: Queues,
     drains: Drains,
     recoveries: Recoveries,
@@ -79,7 +79,7 @@ pub struct Tick {
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
-    let log = Log::from_env(env, &aws)?;
+    let log = DeliveryLog::from_env(env, &aws)?;
     let queues = Queues::from_env(env, &aws)?;
     let recipients = Recipients {
         rate_limits: RateLimits::from_env(env, &aws)?,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::mail::{Mail, Part, short},
+    accounts::mail::{EmailMessage, Part, short},
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, error_meaning, error_name},
@@ -54,7 +54,7 @@ pub(crate) fn about(
     failures: &FailedDeliveries,
     held: Option<&Held>,
     disable_after: Duration,
-) -> Mail {
+) -> EmailMessage {
     let name = if to.has_agreed { name(notice) } else { notice.endpoint.to_string() };
     let (base, organization) = (to.base, to.organization.as_str());
     let (subject, news, rest) = match notice.disabled {
@@ -87,7 +87,7 @@ pub(crate) fn about(
     let mut parts = vec![Part::Text(news), Part::Facts(facts(notice, failures, to.has_agreed)), Part::Text(rest)];
     parts.extend(to.links("View endpoint", link));
     let why = to.why("Owners can change the address in the settings.");
-    Mail::unrequested(&subject, &parts, why, to.page)
+    EmailMessage::unrequested(&subject, &parts, why, to.page)
 }
 
 /// Returns the name of an endpoint for an email's subject: its description, the beginning of its URL without the scheme,

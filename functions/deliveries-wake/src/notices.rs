@@ -18,7 +18,7 @@ use common::{
             notice::{Notice, NoticeStep},
         },
         job_failures::{JobFailures, Quota},
-        log::{Log, search::Filter},
+        log::{DeliveryLog, search::Filter},
         queue::Queues,
     },
 };
@@ -37,7 +37,7 @@ const NOTICE_TIME: Duration = Duration::from_secs(15);
 const MAX_COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
-    pub(crate) log: Log,
+    pub(crate) log: DeliveryLog,
     pub(crate) endpoints: Endpoints,
     pub(crate) queues: Queues,
     pub(crate) organizations: Organizations,

@@ -21,7 +21,7 @@ use crate::App;
 const CONCURRENCY: usize = 8;
 
 /// A tenant's recoveries, in the order of their next pages, each with the number of throttled pages in a row.
-type Waiting = VecDeque<(RecoveryId, u32)>;
+type RecoveryQueue = VecDeque<(RecoveryId, u32)>;
 
 impl App {
     /// Continues all recoveries until `end`: one page of each tenant in turn, and for a tenant, one page of each
@@ -32,7 +32,7 @@ impl App {
         while !open.is_empty() {
             let turns = open.into_iter().map(async |(tenant, mut waiting)| {
                 if Instant::now() >= end {
-                    return (tenant, Waiting::new(), Ok(()));
+                    return (tenant, RecoveryQueue::new(), Ok(()));
                 }
                 let turn = self.next_page(&tenant, &mut waiting, now, end).await;
                 (tenant, waiting, turn)
@@ -49,7 +49,13 @@ impl App {
     }
 
     /// Resends a page of the tenant's next recovery, and puts it at the end of the line if more pages follow.
-    async fn next_page(&self, tenant: &TenantId, waiting: &mut Waiting, now: Timestamp, end: Instant) -> Result<()> {
+    async fn next_page(
+        &self,
+        tenant: &TenantId,
+        waiting: &mut RecoveryQueue,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<()> {
         let Some((id, throttled)) = waiting.pop_front() else { return Ok(()) };
         match self.recoveries.resend_page(tenant, id, now.max(Timestamp::now()), end).await {
             Ok(RecoveryStep::More) => waiting.push_back((id, 0)),
@@ -66,13 +72,13 @@ impl App {
 }
 
 /// Groups recoveries by tenant, in the order of each tenant's first one.
-fn by_tenant(open: Vec<(TenantId, Recovery)>) -> Vec<(TenantId, Waiting)> {
+fn by_tenant(open: Vec<(TenantId, Recovery)>) -> Vec<(TenantId, RecoveryQueue)> {
     let mut places = HashMap::new();
-    let mut tenants: Vec<(TenantId, Waiting)> = Vec::new();
+    let mut tenants: Vec<(TenantId, RecoveryQueue)> = Vec::new();
     for (tenant, recovery) in open {
         let place = *places.entry(tenant.clone()).or_insert(tenants.len());
         if place == tenants.len() {
-            tenants.push((tenant, Waiting::new()));
+            tenants.push((tenant, RecoveryQueue::new()));
         }
         if let Some((_, waiting)) = tenants.get_mut(place) {
             waiting.push_back((recovery.id, 0));

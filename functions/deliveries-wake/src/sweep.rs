@@ -39,7 +39,7 @@ const CONCURRENCY: usize = 8;
 
 /// The result of checking all or part of a minute.
 #[derive(Default)]
-struct Checked {
+struct SweepCounts {
     /// The number of overdue deliveries that have been woken.
     overdue: usize,
     /// The number of deliveries that could not be checked and are checked again later.
@@ -78,7 +78,7 @@ impl App {
 
     async fn check_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
         let last = Minute::of(now.before(CHECK_DELAY)).min(progress.woken);
-        let mut all = Checked::default();
+        let mut all = SweepCounts::default();
         for minute in progress.checked.until(last).take_while(|_| Instant::now() < end) {
             let checked = self.check(sweeper, minute, now, end).await?;
             (all.overdue, all.left) = (all.overdue + checked.overdue, all.left + checked.left);
@@ -111,9 +111,9 @@ impl App {
     }
 
     /// Wakes the deliveries that were due in `minute` and are still due.
-    async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<Checked> {
+    async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<SweepCounts> {
         let partitions = sweeper.partitions().map(|partition| self.check_partition(minute, partition, now, end));
-        let mut all = Checked::default();
+        let mut all = SweepCounts::default();
         // All partitions are checked, even if one fails.
         for checked in join_all(partitions).await {
             let checked = checked?;
@@ -122,8 +122,14 @@ impl App {
         Ok(all)
     }
 
-    async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp, end: Instant) -> Result<Checked> {
-        let (mut all, mut reads) = (Checked::default(), MAX_READS);
+    async fn check_partition(
+        &self,
+        minute: Minute,
+        partition: u8,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<SweepCounts> {
+        let (mut all, mut reads) = (SweepCounts::default(), MAX_READS);
         let mut pages = pin!(self.log.all_due(minute, partition));
         while let Some(rows) = pages.try_next().await? {
             let (states, mut left) = self.states(rows, &mut reads, end).await;

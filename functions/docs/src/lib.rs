@@ -6,16 +6,16 @@ use std::sync::Arc;
 use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Fault, FormValues, Function, NoCallers, Public, Reply, Route, page::Page},
+    http::{Call, DeclaredError, FormValues, Function, NoCallers, Public, Reply, Route, page::Page},
     presentation::docs::{Docs, INDEX, QUICK_START, RECEIVING},
 };
 use maud::{Markup, PreEscaped, html};
 
 /// A page's path, title and content.
-type Made = (&'static str, &'static str, &'static str);
+type GeneratedPage = (&'static str, &'static str, &'static str);
 
 /// The pages that the build script generated.
-const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+const PAGES: &[GeneratedPage] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
 /// The placeholder for the API's address in a page's content.
 const API: &str = "%API%";
@@ -41,7 +41,7 @@ fn index() -> Route<App, NoCallers> {
 fn page() -> Route<App, NoCallers> {
     Route::get("/docs/{page}", Public, |_, fields| Ok(fields.typed(&[PAGE])), open)
         .summary("Shows a call with its fields, response and errors, or a guide, or redirects to `DOCS_URL`.")
-        .faults(&[Fault::NotFound])
+        .errors(&[DeclaredError::NotFound])
         .redirects()
 }
 

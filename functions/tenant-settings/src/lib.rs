@@ -8,17 +8,18 @@ use api::{
 };
 use common::{
     accounts::{
-        consent::Consent, email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings,
+        consent::Consent, email::EmailAddress, organizations::settings::SettingsChange, permissions::Scope,
+        settings::Settings,
     },
     audit::{Action, Recorder},
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
-    http::{By, Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    error::{Error, ForbiddenReason, Result},
+    http::{BodyFormat, By, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
 };
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 /// Requires a verified caller, because a new address gets an email: otherwise, anyone could make the service email any
@@ -33,7 +34,7 @@ fn route() -> Route<Settings> {
             "Any member can read the settings by calling this without fields. Only owners, their API keys and \
              organization keys can send a field, even with its current value.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::OwnersOnly, DeclaredError::TooMany])
 }
 
 /// The settings to change.
@@ -50,7 +51,7 @@ impl Input {
                  agree before emails contain details of jobs. Your own address agrees with this call, also after you \
                  have stopped the emails.",
             )
-            .optional_text(ChangeSettings::NAMES.debug_notification_email, Email::parse);
+            .optional_text(ChangeSettings::NAMES.debug_notification_email, EmailAddress::parse);
         let disable = fields
             .about("`true` turns off emails about failed jobs. Emails about failing endpoints are still sent.")
             .optional_bool(ChangeSettings::NAMES.disable_job_failure_notifications);
@@ -102,7 +103,7 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller, Recorder>, Input { c
 fn check_protected(caller: &Caller) -> Result<()> {
     match &caller.by {
         By::Session { user, .. } if user.has_two_factor => Ok(()),
-        By::Session { .. } => Err(Error::Forbidden(Refusal::TwoFactorRequired)),
+        By::Session { .. } => Err(Error::Forbidden(ForbiddenReason::TwoFactorRequired)),
         By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
     }
 }

@@ -8,17 +8,17 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
+    application::idempotency::{CallResponse, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Reason, Rejected, Route, Verified},
     id::EndpointId,
     issue::{Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
-        endpoints::{Address, Endpoints, Kind, NewEndpoint, Options, max_endpoints},
+        endpoints::{DeliveryMethod, Endpoints, Kind, NewEndpoint, Options, max_endpoints},
     },
 };
 
@@ -36,7 +36,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -48,12 +48,12 @@ fn route() -> Route<App> {
             "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes \
              more than a second to respond gets its events later.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::Conflict(Reason::EndpointLimit)])
 }
 
 /// The endpoint to store.
 pub struct Input {
-    address: Address,
+    address: DeliveryMethod,
     /// `None` generates a secret.
     signing_secret: Option<SigningSecret>,
     headers: Headers,
@@ -75,9 +75,9 @@ impl Input {
             .optional_text(Create::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
-            (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(Address::Push(url)),
+            (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(DeliveryMethod::Push(url)),
             (Ok(None | Some(Kind::Push)), Ok(None)) => Err(fields.reject(Create::NAMES.url, Problem::missing())),
-            (Ok(Some(Kind::Pull)), Ok(None)) => Ok(Address::Pull),
+            (Ok(Some(Kind::Pull)), Ok(None)) => Ok(DeliveryMethod::Pull),
             (Ok(Some(Kind::Pull)), Ok(Some(_))) => {
                 Err(fields.reject(Create::NAMES.url, Problem::format("Must be absent: a pull endpoint has no url")))
             }
@@ -115,7 +115,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Created>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<CallResponse<Created>> {
     let (signing_secret, is_generated) = match input.signing_secret {
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),

@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Done, Fields, Function, Rejected, Route, Verified},
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{delivery::Retention, endpoints::Endpoints, log::endings::Endings},
@@ -25,7 +25,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -37,7 +37,7 @@ fn route() -> Route<App> {
              held or wait at a pull endpoint within two minutes, and others at their next attempt. A client can still \
              settle the deliveries that it has leased. A delivery whose event arrived during the call ends within \
              twenty minutes.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 fn read(_: &App, fields: &mut Fields) -> Result<EndpointId, Rejected> {

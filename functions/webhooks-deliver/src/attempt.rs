@@ -12,8 +12,8 @@ use common::{
     webhooks::{
         delivery::{Attempt, AttemptResult, Failure, Outcome, Trigger},
         destination::RequestTarget,
-        endpoints::{Gate, SECOND, Shown},
-        post::{Client, Content, NoDescriptor, Post, Posted},
+        endpoints::{Evidence, Gate, SECOND},
+        post::{Client, Content, NoDescriptor, Post, PostResult},
     },
 };
 use tokio::{
@@ -21,19 +21,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{batch::Batch, due_deliveries::Due, places::Places};
+use crate::{batch::Batch, due_deliveries::DueDelivery, permits::Permits};
 
 /// Makes a process's attempts.
 pub(crate) struct Sender {
     pub(crate) client: Client,
-    /// The places of attempts that are made at once, and of those that drains make.
-    pub(crate) at_once: Places,
-    pub(crate) drained: Places,
+    /// The permits of attempts that are made at once, and of those that drains make.
+    pub(crate) at_once: Permits,
+    pub(crate) drained: Permits,
 }
 
 /// An attempt that has ended.
-pub(crate) struct Made {
-    pub(crate) shown: Shown,
+pub(crate) struct AttemptReport {
+    pub(crate) evidence: Evidence,
     pub(crate) outcome: Outcome,
     pub(crate) began: Timestamp,
     /// Receives whether the result has been stored.
@@ -41,16 +41,16 @@ pub(crate) struct Made {
 }
 
 impl Sender {
-    /// Makes an attempt if its receiver's gate is open and there is a place. Otherwise, parks it.
-    pub(crate) async fn send(&self, due: Due, batch: &Batch) {
+    /// Makes an attempt if its receiver's gate is open and there is a permit. Otherwise, parks it.
+    pub(crate) async fn send(&self, due: DueDelivery, batch: &Batch) {
         if let Some(missed) = due.missed() {
             return batch.finish(due.ended(missed));
         }
         // A message for a parked attempt is a repeated one: the attempt is left to the drain.
         let may_begin = due.gate.is_open() && !due.delivery.is_parked;
-        let place =
+        let permit =
             if may_begin { self.at_once.take(&due.tenant, due.recipient(), batch.last_start).await } else { None };
-        if place.is_none() {
+        if permit.is_none() {
             return batch.finish(due.ended(AttemptResult::Parked));
         }
         // Boxed, because the future takes thousands of bytes, which parked attempts would reserve.
@@ -60,7 +60,7 @@ impl Sender {
     }
 
     /// Makes an attempt and passes its result on to the ledger. Returns `due` if the process has no file descriptor.
-    pub(crate) async fn attempt(&self, mut due: Due, batch: &Batch) -> Result<Made, Due> {
+    pub(crate) async fn attempt(&self, mut due: DueDelivery, batch: &Batch) -> Result<AttemptReport, DueDelivery> {
         let Posting { began, took, posted, is_quick, is_stored } = loop {
             match self.post(&due, batch).await {
                 Some(posting) => break posting,
@@ -69,21 +69,21 @@ impl Sender {
             }
         };
         due.is_stored = is_stored;
-        let Posted { outcome, response, detail } = posted;
+        let PostResult { outcome, response, detail } = posted;
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt { detail, ..Attempt::new(began, duration_ms, outcome, response, due.delivery.trigger) };
         batch.tally.attempt(&due, &made, outcome, took);
-        let shown = match shown(outcome, is_quick) {
-            Shown::Quick | Shown::Late if is_asked(&due) => Shown::Asked,
-            shown => shown,
+        let evidence = match evidence(outcome, is_quick) {
+            Evidence::Quick | Evidence::Late if is_asked(&due) => Evidence::Asked,
+            evidence => evidence,
         };
         let (sender, stored) = oneshot::channel();
-        batch.finish(due.ended(AttemptResult::Made(made, outcome)).showing(shown, began).stored_to(sender));
-        Ok(Made { shown, outcome, began, stored })
+        batch.finish(due.ended(AttemptResult::Made(made, outcome)).with_evidence(evidence, began).stored_to(sender));
+        Ok(AttemptReport { evidence, outcome, began, stored })
     }
 
     /// Posts, and waits for the answer. Returns `None` if the post could not be made.
-    async fn post(&self, due: &Due, batch: &Batch) -> Option<Posting> {
+    async fn post(&self, due: &DueDelivery, batch: &Batch) -> Option<Posting> {
         let (began, started) = (Timestamp::now(), Instant::now());
         let RequestTarget { url, keys, headers } = due.target()?;
         let content = Content::of(&due.delivery, &due.payload, due.form(), keys, headers);
@@ -110,7 +110,7 @@ impl Sender {
 struct Posting {
     began: Timestamp,
     took: Duration,
-    posted: Posted,
+    posted: PostResult,
     /// Whether it ended within a second.
     is_quick: bool,
     /// Whether the log contains the delivery.
@@ -119,30 +119,30 @@ struct Posting {
 
 /// Writes a delivery to the log and closes its receiver's gate, because the attempt has lasted a second. Returns whether
 /// the log contains the delivery.
-async fn store_in_progress(due: &Due, began: Timestamp, batch: &Batch) -> bool {
+async fn store_in_progress(due: &DueDelivery, began: Timestamp, batch: &Batch) -> bool {
     if due.is_stored && !due.gate.is_open() {
         return true;
     }
     let (sender, stored) = oneshot::channel();
-    let ended = due.copy().ended(AttemptResult::InProgress).showing(Shown::Waits, began);
+    let ended = due.copy().ended(AttemptResult::InProgress).with_evidence(Evidence::Waits, began);
     batch.finish(ended.stored_to(sender));
     stored.await.unwrap_or(false) || due.is_stored
 }
 
 /// Whether the attempt was requested although the receiver is silent.
-fn is_asked(due: &Due) -> bool {
+fn is_asked(due: &DueDelivery) -> bool {
     matches!((due.gate, due.delivery.trigger), (Gate::Silent { .. }, Trigger::Test | Trigger::Resend))
 }
 
 /// The evidence of an attempt with this outcome.
-fn shown(outcome: Outcome, is_quick: bool) -> Shown {
+fn evidence(outcome: Outcome, is_quick: bool) -> Evidence {
     match outcome {
         // The timeout may be a second.
-        _ if is_quick && !matches!(outcome, Outcome::Failed(Failure::Timeout)) => Shown::Quick,
-        Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => Shown::Nothing,
+        _ if is_quick && !matches!(outcome, Outcome::Failed(Failure::Timeout)) => Evidence::Quick,
+        Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => Evidence::Nothing,
         // A receiver that closes the connection is not silent.
         Outcome::Delivered(_)
-        | Outcome::Failed(Failure::Status(..) | Failure::Blocked | Failure::Tls | Failure::Protocol) => Shown::Late,
+        | Outcome::Failed(Failure::Status(..) | Failure::Blocked | Failure::Tls | Failure::Protocol) => Evidence::Late,
     }
 }
 
@@ -154,16 +154,16 @@ mod tests {
     fn an_answer_is_any_response() {
         let status = |code| Outcome::Failed(Failure::Status(code, None));
         for (outcome, is_quick, expected) in [
-            (Outcome::Failed(Failure::Connect), true, Shown::Quick),
-            (Outcome::Delivered(204), true, Shown::Quick),
-            (Outcome::Delivered(204), false, Shown::Late),
-            (status(500), false, Shown::Late),
-            (Outcome::Failed(Failure::Timeout), false, Shown::Nothing),
-            (Outcome::Failed(Failure::Timeout), true, Shown::Nothing),
-            (Outcome::Failed(Failure::Dns), false, Shown::Nothing),
-            (Outcome::Failed(Failure::Protocol), false, Shown::Late),
+            (Outcome::Failed(Failure::Connect), true, Evidence::Quick),
+            (Outcome::Delivered(204), true, Evidence::Quick),
+            (Outcome::Delivered(204), false, Evidence::Late),
+            (status(500), false, Evidence::Late),
+            (Outcome::Failed(Failure::Timeout), false, Evidence::Nothing),
+            (Outcome::Failed(Failure::Timeout), true, Evidence::Nothing),
+            (Outcome::Failed(Failure::Dns), false, Evidence::Nothing),
+            (Outcome::Failed(Failure::Protocol), false, Evidence::Late),
         ] {
-            assert_eq!(shown(outcome, is_quick), expected, "{outcome:?}");
+            assert_eq!(evidence(outcome, is_quick), expected, "{outcome:?}");
         }
     }
 }

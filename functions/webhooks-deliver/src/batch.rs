@@ -14,7 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{due_deliveries::Ended, ledger::Inbox, record::Record, telemetry::Tally};
+use crate::{due_deliveries::EndedAttempt, ledger::EndedAttempts, record::Record, telemetry::Tally};
 
 pub(crate) struct Batch {
     /// Whether the batch is from the queue of job events. All records in a batch are from the same queue.
@@ -24,15 +24,15 @@ pub(crate) struct Batch {
     pub(crate) tally: Tally,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
-    /// Send results to the ledger, as [`Inbox`] divides them.
-    ended: UnboundedSender<Ended>,
-    parked: UnboundedSender<Ended>,
-    heavy: UnboundedSender<Ended>,
+    /// Send results to the ledger, as [`EndedAttempts`] divides them.
+    ended: UnboundedSender<EndedAttempt>,
+    parked: UnboundedSender<EndedAttempt>,
+    heavy: UnboundedSender<EndedAttempt>,
 }
 
 impl Batch {
     /// Builds the batch of `records`, whose attempts start until `last_start`. Also returns their results.
-    pub(crate) fn new(records: &[SqsMessage], queues: &Queues, last_start: Instant) -> (Self, Inbox) {
+    pub(crate) fn new(records: &[SqsMessage], queues: &Queues, last_start: Instant) -> (Self, EndedAttempts) {
         let (ended, ended_inbox) = unbounded_channel();
         let (parked, parked_inbox) = unbounded_channel();
         let (heavy, heavy_inbox) = unbounded_channel();
@@ -46,7 +46,7 @@ impl Batch {
             parked,
             heavy,
         };
-        (batch, Inbox { ended: ended_inbox, parked: parked_inbox, heavy: heavy_inbox })
+        (batch, EndedAttempts { ended: ended_inbox, parked: parked_inbox, heavy: heavy_inbox })
     }
 
     /// Keeps the event of a failed job, to be recorded after the attempts.
@@ -63,7 +63,7 @@ impl Batch {
     }
 
     /// Passes an ended or parked attempt on to the ledger.
-    pub(crate) fn finish(&self, ended: Ended) {
+    pub(crate) fn finish(&self, ended: EndedAttempt) {
         let inbox = match &ended.result {
             _ if ended.is_heavy() => &self.heavy,
             AttemptResult::Parked => &self.parked,

@@ -25,7 +25,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, Drain, DueAttempt, Outcome, Parked, Payload, Receiver, Status, Trigger},
-        endpoints::{Endpoint, Gate, Shown},
+        endpoints::{Endpoint, Evidence, Gate},
         log::{Room, Rooms},
         queue::{DrainMessage, EARLY_DELIVERY_TOLERANCE},
     },
@@ -41,12 +41,12 @@ use tokio::{
 };
 
 use crate::{
-    attempt::{Made, Sender},
+    attempt::{AttemptReport, Sender},
     batch::Batch,
-    due_deliveries::Due,
+    due_deliveries::DueDelivery,
     ledger::Ledger,
-    places::Place,
-    record::{Record, Undone},
+    permits::Permit,
+    record::{Record, RecordError},
     turns::{drain_of, due_at},
 };
 
@@ -65,7 +65,7 @@ const READ_AHEAD: usize = 4;
 const PAGE_SIZE: usize = 100;
 
 /// A receiver that parked attempts wait for.
-struct Lane {
+struct DrainedReceiver {
     receiver: Receiver,
     gate: Gate,
     endpoint: Option<Arc<Endpoint>>,
@@ -92,7 +92,7 @@ pub(crate) async fn round(
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
-) -> Result<(), Undone> {
+) -> Result<(), RecordError> {
     let DrainMessage { tenant, drain, after, .. } = &message;
     let drains = &ledger.drains;
     let Some(lock) = drains.endpoints.begin_drain(tenant, *drain, Timestamp::now()).await? else {
@@ -149,16 +149,16 @@ fn pause(receivers: usize) -> Duration {
 async fn work(tenant: &TenantId, drain: Drain, ledger: &Ledger, batch: &Batch) -> Result<(Work, Option<Receiver>)> {
     let (mut work, mut last, now) = (Work::new(), None, Timestamp::now());
     loop {
-        let lanes = lanes(tenant, last, ledger).await?;
-        for lane in &lanes {
-            let at = lane.due_at(now);
-            work.entry(lane.drain()).and_modify(|first| *first = at.min(*first)).or_insert(at);
+        let drained_receivers = drained_receivers(tenant, last, ledger).await?;
+        for drained in &drained_receivers {
+            let at = drained.due_at(now);
+            work.entry(drained.drain()).and_modify(|first| *first = at.min(*first)).or_insert(at);
         }
         let is_known = work.len() == Drain::ALL.len() && work.get(&drain).is_some_and(|at| *at <= now);
-        if lanes.len() < PAGE_SIZE || is_known {
+        if drained_receivers.len() < PAGE_SIZE || is_known {
             return Ok((work, None));
         }
-        last = lanes.last().map(|lane| lane.receiver);
+        last = drained_receivers.last().map(|drained| drained.receiver);
         if Instant::now() >= batch.last_start {
             work.insert(drain, now);
             return Ok((work, last));
@@ -175,14 +175,14 @@ async fn ensure(tenant: &TenantId, work: Work, is_repeated: bool, ledger: &Ledge
 }
 
 /// The receivers that an organization's parked attempts wait for, after `last`.
-async fn lanes(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Result<Vec<Lane>> {
+async fn drained_receivers(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Result<Vec<DrainedReceiver>> {
     let receivers = ledger.log.parked_receivers(tenant, last, PAGE_SIZE).await?;
     if receivers.is_empty() {
         return Ok(Vec::new());
     }
     let endpoints = ledger.reads.all(tenant).await?;
     let endpoints: HashMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, endpoint)).collect();
-    let lanes = receivers.into_iter().map(async |receiver| {
+    let drained_receivers = receivers.into_iter().map(async |receiver| {
         let (gate, endpoint) = match receiver {
             Receiver::Endpoint(id) => {
                 let endpoint = endpoints.get(&id).map(|endpoint| Arc::clone(endpoint));
@@ -194,12 +194,12 @@ async fn lanes(tenant: &TenantId, last: Option<Receiver>, ledger: &Ledger) -> Re
             }
             Receiver::Origin(origin) => (ledger.reads.gate(tenant, origin).await?, None),
         };
-        Ok(Lane { receiver, gate, endpoint })
+        Ok(DrainedReceiver { receiver, gate, endpoint })
     });
-    join_all(lanes).await.into_iter().collect()
+    join_all(drained_receivers).await.into_iter().collect()
 }
 
-impl Lane {
+impl DrainedReceiver {
     fn drain(&self) -> Drain {
         drain_of(self.receiver, self.gate)
     }
@@ -211,24 +211,24 @@ impl Lane {
     /// The number of attempts in progress at first.
     fn first_width(&self) -> usize {
         match self.gate {
-            Gate::Open { .. } | Gate::Late { .. } => FIRST_WIDTH,
+            Gate::Quick { .. } | Gate::Late { .. } => FIRST_WIDTH,
             Gate::New | Gate::Silent { .. } => 1,
         }
     }
 }
 
 /// The number of attempts in progress at a receiver after one more has ended.
-fn next_width(width: usize, made: &Made) -> usize {
-    match (made.outcome, made.shown) {
+fn next_width(width: usize, made: &AttemptReport) -> usize {
+    match (made.outcome, made.evidence) {
         (Outcome::Delivered(_), _) => (width + 1).min(MAX_WIDTH),
-        (Outcome::Failed(_), Shown::Nothing) => (width / 2).max(1),
+        (Outcome::Failed(_), Evidence::Nothing) => (width / 2).max(1),
         (Outcome::Failed(_), _) => (width / 2).max(FIRST_WIDTH),
     }
 }
 
 /// A parked attempt that was read.
 enum Looked {
-    Due(Box<Due>, Room),
+    Due(Box<DueDelivery>, Room),
     /// Its delivery ends without an attempt.
     Ended(oneshot::Receiver<bool>),
     /// Its row was left over.
@@ -241,7 +241,7 @@ impl Round<'_> {
     async fn serve(&self, drain: Drain, after: Option<Receiver>) -> (Option<Receiver>, Result<()>) {
         let (mut last, mut result, mut is_first) = (after, Ok(()), true);
         let (mut served, mut serving) = (HashSet::new(), FuturesUnordered::new());
-        let mut looking = pin!(self.lanes(after, Duration::ZERO));
+        let mut looking = pin!(self.drained_receivers(after, Duration::ZERO));
         loop {
             let looks = is_first || (result.is_ok() && !serving.is_empty() && self.may_begin());
             tokio::select! {
@@ -251,19 +251,20 @@ impl Round<'_> {
                     result = result.and(ended);
                 }
                 found = &mut looking, if looks => {
-                    let lanes = found.unwrap_or_else(|error| {
+                    let receivers = found.unwrap_or_else(|error| {
                         result = Err(error);
                         Vec::new()
                     });
-                    if is_first || !lanes.is_empty() {
-                        last = lanes.last().filter(|_| lanes.len() >= PAGE_SIZE).map(|lane| lane.receiver);
+                    if is_first || !receivers.is_empty() {
+                        last = receivers.last().filter(|_| receivers.len() >= PAGE_SIZE).map(|drained| drained.receiver);
                     }
-                    looking.set(self.lanes(after, pause(lanes.len())));
+                    looking.set(self.drained_receivers(after, pause(receivers.len())));
                     let now = Timestamp::now();
-                    let is_due = |lane: &Lane| lane.drain() == drain && lane.due_at(now) <= now.after(EARLY_DELIVERY_TOLERANCE);
-                    for lane in lanes.into_iter().filter(is_due) {
-                        if served.insert(lane.receiver) {
-                            serving.push(async move { (lane.receiver, self.serve_one(&lane).await) });
+                    let soon = now.after(EARLY_DELIVERY_TOLERANCE);
+                    let is_due = |drained: &DrainedReceiver| drained.drain() == drain && drained.due_at(now) <= soon;
+                    for drained in receivers.into_iter().filter(is_due) {
+                        if served.insert(drained.receiver) {
+                            serving.push(async move { (drained.receiver, self.serve_one(&drained).await) });
                         }
                     }
                     is_first = false;
@@ -274,9 +275,9 @@ impl Round<'_> {
     }
 
     /// The receivers after `after`, read after a pause.
-    async fn lanes(&self, after: Option<Receiver>, pause: Duration) -> Result<Vec<Lane>> {
+    async fn drained_receivers(&self, after: Option<Receiver>, pause: Duration) -> Result<Vec<DrainedReceiver>> {
         sleep(pause).await;
-        lanes(self.tenant, after, self.ledger).await
+        drained_receivers(self.tenant, after, self.ledger).await
     }
 
     fn may_begin(&self) -> bool {
@@ -288,15 +289,15 @@ impl Round<'_> {
     ///
     /// # Errors
     /// Something could not be read or stored, or there was no file descriptor. The attempts in progress have ended.
-    async fn serve_one(&self, lane: &Lane) -> Result<()> {
-        let (mut width, mut last, mut answered_at) = (lane.first_width(), None::<Parked>, None::<Timestamp>);
+    async fn serve_one(&self, drained: &DrainedReceiver) -> Result<()> {
+        let (mut width, mut last, mut answered_at) = (drained.first_width(), None::<Parked>, None::<Timestamp>);
         let (mut parked, mut ready, mut stored) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let (mut is_over, mut result) = (false, Ok(()));
         let (mut looks, mut attempts) = (FuturesOrdered::new(), FuturesUnordered::new());
         loop {
             while looks.len() + ready.len() < READ_AHEAD && !is_over && self.may_begin() {
                 if parked.is_empty() {
-                    match self.ledger.log.parked(self.tenant, lane.receiver, last.as_ref(), PAGE_SIZE).await {
+                    match self.ledger.log.parked(self.tenant, drained.receiver, last.as_ref(), PAGE_SIZE).await {
                         Ok(page) => {
                             last = page.last().cloned().or(last);
                             parked = page.into();
@@ -305,7 +306,7 @@ impl Round<'_> {
                     }
                 }
                 let Some(next) = parked.pop_front() else { break };
-                looks.push_back(self.look(next, lane));
+                looks.push_back(self.look(next, drained));
             }
             let has_next = !ready.is_empty() && attempts.len() < width && !is_over && self.may_begin();
             tokio::select! {
@@ -313,15 +314,15 @@ impl Round<'_> {
                 Some(made) = attempts.next() => match made {
                     Some(made) => {
                         width = next_width(width, &made);
-                        match made.shown {
+                        match made.evidence {
                             // Another attempt may have had an answer since this one began.
-                            Shown::Nothing => is_over |= answered_at <= Some(made.began),
+                            Evidence::Nothing => is_over |= answered_at <= Some(made.began),
                             _ => answered_at = Some(Timestamp::now()),
                         }
                         // The other drain serves a receiver that is no longer silent.
-                        is_over |= lane.drain() == Drain::Silent;
+                        is_over |= drained.drain() == Drain::Silent;
                         // The endpoint is disabled, so its other deliveries are held.
-                        is_over |= made.outcome.is_gone() && lane.endpoint.is_some();
+                        is_over |= made.outcome.is_gone() && drained.endpoint.is_some();
                         stored.push(made.stored);
                     }
                     None => (is_over, result) = (true, Err(Error::Busy)),
@@ -332,10 +333,10 @@ impl Round<'_> {
                     Ok(Looked::Gone) => {}
                     Err(error) => result = Err(error),
                 },
-                // Other receivers of the organization may have all places, and the endpoint may have a ceiling.
-                place = self.sender.drained.take(self.tenant, lane.endpoint.as_deref(), self.batch.last_start), if has_next => {
-                    if let Some(place) = place && let Some((due, room)) = ready.pop_front() {
-                        attempts.push(self.make(due, (place, room)));
+                // Other receivers of the organization may have all permits, and the endpoint may have a ceiling.
+                permit = self.sender.drained.take(self.tenant, drained.endpoint.as_deref(), self.batch.last_start), if has_next => {
+                    if let Some(permit) = permit && let Some((due, room)) = ready.pop_front() {
+                        attempts.push(self.make(due, (permit, room)));
                     }
                 }
                 else => break,
@@ -350,14 +351,14 @@ impl Round<'_> {
     }
 
     /// Reads a parked delivery, and ends it if it needs no attempt.
-    async fn look(&self, parked: Parked, lane: &Lane) -> Result<Looked> {
+    async fn look(&self, parked: Parked, drained: &DrainedReceiver) -> Result<Looked> {
         let Self { tenant, ledger, batch, .. } = self;
         let (found, now) = (ledger.log.find_parked(&parked, &self.rooms).await?, Timestamp::now());
         let (delivery, payload, room) = match found {
             Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
             left_over => {
                 if let Some((delivery, ..)) = left_over {
-                    self.apply_outcome(&delivery, lane, now).await?;
+                    self.apply_outcome(&delivery, drained, now).await?;
                 }
                 ledger.log.unpark([&parked].into_iter(), now).await?;
                 return Ok(Looked::Gone);
@@ -367,13 +368,13 @@ impl Round<'_> {
         let Some(payload) = payload else {
             return Err(Error::Internal(format!("the payload of {} is missing", parked.id)));
         };
-        let gate = self.gate(lane, &payload).await?;
-        let due = Due {
+        let gate = self.gate(drained, &payload).await?;
+        let due = DueDelivery {
             index: self.record.index,
             tenant: (*tenant).clone(),
             delivery,
             payload,
-            endpoint: lane.endpoint.clone(),
+            endpoint: drained.endpoint.clone(),
             gate,
             is_stored: true,
             shared: None,
@@ -390,9 +391,9 @@ impl Round<'_> {
 
     /// Repeats the consequences of an attempt: the process that made it may have died before it updated the endpoint, or
     /// before it sent the message for the next attempt.
-    async fn apply_outcome(&self, delivery: &Delivery, lane: &Lane, now: Timestamp) -> Result<()> {
+    async fn apply_outcome(&self, delivery: &Delivery, drained: &DrainedReceiver, now: Timestamp) -> Result<()> {
         let Self { tenant, ledger, .. } = self;
-        let endpoint = lane.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
+        let endpoint = drained.endpoint.as_ref().filter(|endpoint| endpoint.is_active());
         ledger.apply_outcome(tenant, delivery, endpoint.map(|endpoint| endpoint.health), false, now).await?;
         // Otherwise, the delivery may have been resent.
         let was_attempted = self.record.is_repeated || delivery.trigger == Trigger::Schedule;
@@ -401,7 +402,7 @@ impl Round<'_> {
     }
 
     /// Makes an attempt. Returns `None` if the process has no file descriptor for it: it stays parked.
-    async fn make(&self, due: Box<Due>, _held: (Place, Room)) -> Option<Made> {
+    async fn make(&self, due: Box<DueDelivery>, _held: (Permit, Room)) -> Option<AttemptReport> {
         self.in_progress.fetch_add(1, Ordering::Relaxed);
         let made = Box::pin(self.sender.attempt(*due, self.batch)).await;
         self.in_progress.fetch_sub(1, Ordering::Relaxed);
@@ -409,10 +410,10 @@ impl Round<'_> {
     }
 
     /// The gate of a parked attempt's receiver. The lane of requested attempts has none.
-    async fn gate(&self, lane: &Lane, payload: &Payload) -> Result<Gate> {
-        match (lane.receiver, payload.destination.origin()) {
+    async fn gate(&self, drained: &DrainedReceiver, payload: &Payload) -> Result<Gate> {
+        match (drained.receiver, payload.destination.origin()) {
             (Receiver::Asked(_), Some(origin)) => self.ledger.reads.gate(self.tenant, origin).await,
-            _ => Ok(lane.endpoint.as_ref().map_or(lane.gate, |endpoint| endpoint.health.gate)),
+            _ => Ok(drained.endpoint.as_ref().map_or(drained.gate, |endpoint| endpoint.health.gate)),
         }
     }
 }
@@ -421,17 +422,17 @@ impl Round<'_> {
 mod tests {
     use super::*;
 
-    fn made(outcome: Outcome, shown: Shown) -> Made {
-        Made { shown, outcome, began: Timestamp::now(), stored: oneshot::channel().1 }
+    fn made(outcome: Outcome, evidence: Evidence) -> AttemptReport {
+        AttemptReport { evidence, outcome, began: Timestamp::now(), stored: oneshot::channel().1 }
     }
 
     #[test]
     fn a_success_widens_and_a_failure_halves() {
         let (ok, failed) = (Outcome::Delivered(200), Outcome::Failed(common::webhooks::delivery::Failure::Protocol));
-        assert_eq!(next_width(10, &made(ok, Shown::Late)), 11);
-        assert_eq!(next_width(MAX_WIDTH, &made(ok, Shown::Quick)), MAX_WIDTH);
-        assert_eq!(next_width(40, &made(failed, Shown::Quick)), 20);
-        assert_eq!(next_width(12, &made(failed, Shown::Late)), FIRST_WIDTH, "it answers");
-        assert_eq!([40, 1].map(|width| next_width(width, &made(failed, Shown::Nothing))), [20, 1]);
+        assert_eq!(next_width(10, &made(ok, Evidence::Late)), 11);
+        assert_eq!(next_width(MAX_WIDTH, &made(ok, Evidence::Quick)), MAX_WIDTH);
+        assert_eq!(next_width(40, &made(failed, Evidence::Quick)), 20);
+        assert_eq!(next_width(12, &made(failed, Evidence::Late)), FIRST_WIDTH, "it answers");
+        assert_eq!([40, 1].map(|width| next_width(width, &made(failed, Evidence::Nothing))), [20, 1]);
     }
 }

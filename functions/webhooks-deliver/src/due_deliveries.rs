@@ -14,7 +14,7 @@ use common::{
             AttemptResult, Body, Delivery, Destination, DueAttempt, Origin, Outcome, Parked, Payload, SHARDS, Trigger,
         },
         destination::RequestTarget,
-        endpoints::{Endpoint, Gate, Gated, Health, Shown},
+        endpoints::{Endpoint, Evidence, Gate, GateOwner, Health},
         event::{JobEvent, PayloadForm},
         log::{HELD_WITH_STATE, Shared},
     },
@@ -25,7 +25,7 @@ use crate::record::Record;
 
 /// A delivery with an attempt that is due.
 #[derive(Clone)]
-pub(crate) struct Due {
+pub(crate) struct DueDelivery {
     /// The number of the delivery's record in the batch.
     pub(crate) index: usize,
     pub(crate) tenant: TenantId,
@@ -47,16 +47,16 @@ pub(crate) struct Due {
 }
 
 /// A delivery whose due attempt has ended, was parked, or could not be made.
-pub(crate) struct Ended {
-    pub(crate) due: Due,
+pub(crate) struct EndedAttempt {
+    pub(crate) due: DueDelivery,
     pub(crate) result: AttemptResult,
     /// The evidence about the receiver, and when the attempt began.
-    pub(crate) shown: Option<(Shown, Timestamp)>,
+    pub(crate) evidence: Option<(Evidence, Timestamp)>,
     /// Told whether the result has been stored.
     pub(crate) stored: Option<oneshot::Sender<bool>>,
 }
 
-impl Due {
+impl DueDelivery {
     /// Builds the delivery of `event`, with its `body`, to an endpoint or, without one, to the callback `destination`.
     pub(crate) fn first(
         record: &Record,
@@ -124,22 +124,22 @@ impl Due {
     }
 
     /// The receiver whose gate this attempt changes.
-    pub(crate) fn gated(&self) -> Option<Gated> {
+    pub(crate) fn gate_owner(&self) -> Option<GateOwner> {
         match &self.payload.destination {
-            Destination::Endpoint(_) => self.recipient().map(|endpoint| Gated::Endpoint(endpoint.id)),
-            Destination::Callback { url, .. } => Some(Gated::Origin(Origin::of(url))),
+            Destination::Endpoint(_) => self.recipient().map(|endpoint| GateOwner::Endpoint(endpoint.id)),
+            Destination::Callback { url, .. } => Some(GateOwner::Origin(Origin::of(url))),
         }
     }
 
     /// Combines the delivery with its result.
-    pub(crate) fn ended(self, result: AttemptResult) -> Ended {
-        Ended { due: self, result, shown: None, stored: None }
+    pub(crate) fn ended(self, result: AttemptResult) -> EndedAttempt {
+        EndedAttempt { due: self, result, evidence: None, stored: None }
     }
 }
 
-impl Ended {
-    pub(crate) fn showing(self, shown: Shown, began: Timestamp) -> Self {
-        Self { shown: Some((shown, began)), ..self }
+impl EndedAttempt {
+    pub(crate) fn with_evidence(self, evidence: Evidence, began: Timestamp) -> Self {
+        Self { evidence: Some((evidence, began)), ..self }
     }
 
     /// Whether storing this result writes a large body.
@@ -157,12 +157,12 @@ impl Ended {
 
 /// The due attempts in progress in this process. Two messages for an attempt are often in one batch. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
+pub(crate) struct AttemptsInProgress(Arc<Mutex<HashSet<DueAttempt>>>);
 
 /// Keeps an attempt marked as in progress until dropped.
-pub(crate) struct Mark(InProgress, DueAttempt);
+pub(crate) struct Mark(AttemptsInProgress, DueAttempt);
 
-impl InProgress {
+impl AttemptsInProgress {
     /// Marks an attempt as in progress. Returns `None` if it already is: another message then represents both.
     pub(crate) fn begin(&self, due: DueAttempt) -> Option<Arc<Mark>> {
         let is_new = lock(&self.0).insert(due.clone());
@@ -172,7 +172,7 @@ impl InProgress {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let Self(InProgress(attempts), due) = self;
+        let Self(AttemptsInProgress(attempts), due) = self;
         lock(attempts).remove(due);
     }
 }

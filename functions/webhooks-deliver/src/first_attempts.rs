@@ -19,9 +19,9 @@ use common::{
 use crate::{
     attempt::Sender,
     batch::{Batch, all},
-    due_deliveries::Due,
+    due_deliveries::DueDelivery,
     ledger::Ledger,
-    record::{Record, Undone},
+    record::{Record, RecordError},
 };
 
 /// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
@@ -34,7 +34,7 @@ pub(crate) async fn event(
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
-) -> Result<(), Undone> {
+) -> Result<(), RecordError> {
     let endpoints = match event.audience {
         Audience::Endpoints => ledger.reads.all(&event.tenant).await?,
         Audience::None | Audience::Callback { .. } => Arc::default(),
@@ -46,7 +46,7 @@ pub(crate) async fn event(
     let mut firsts: Vec<_> = match event.audience.callback() {
         Some((url, secret)) => {
             let gate = ledger.reads.gate(&event.tenant, Origin::of(url)).await?;
-            vec![Due::first(record, &event, &body, None, callback(url, secret), None, gate)]
+            vec![DueDelivery::first(record, &event, &body, None, callback(url, secret), None, gate)]
         }
         None => {
             let to: Vec<_> = interested.collect();
@@ -57,13 +57,13 @@ pub(crate) async fn event(
                 // A payload that is erased before the others is not shared.
                 let shared = shared.as_ref().filter(|_| it.keeps_payloads());
                 let to = Destination::Endpoint(it.id);
-                Due::first(record, &event, &body, shared, to, Some(Arc::clone(it)), it.health.gate)
+                DueDelivery::first(record, &event, &body, shared, to, Some(Arc::clone(it)), it.health.gate)
             };
             to.into_iter().map(first).collect()
         }
     };
     if record.is_repeated || now.since(event.at) > MAX_UNCHECKED_AGE {
-        match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
+        match Box::pin(keep_new(record, &event, &mut firsts, ledger)).await {
             // Most late events are new, so they are delivered even if the log cannot be read.
             Err(error) if !record.is_repeated => {
                 common::log!("event.unchecked", tenant = %event.tenant, ?error);
@@ -80,11 +80,11 @@ fn callback(url: &EndpointUrl, secret: &SigningSecret) -> Destination {
     Destination::Callback { url: url.clone(), secret: secret.clone() }
 }
 
-/// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left
-/// undone: sends the messages of pending deliveries and of their drains, and records failed deliveries on their endpoints.
-async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due>, ledger: &Ledger) -> Result<()> {
+/// Keeps the deliveries that are not in the log. For the others, finishes what an earlier process may not have: sends
+/// the messages of pending deliveries and of their drains, and records failed deliveries on their endpoints.
+async fn keep_new(record: &Record, event: &JobEvent, firsts: &mut Vec<DueDelivery>, ledger: &Ledger) -> Result<()> {
     let tenant = &event.tenant;
-    let mut ids: Vec<_> = firsts.iter().flat_map(places).collect();
+    let mut ids: Vec<_> = firsts.iter().flat_map(possible_ids).collect();
     if record.is_repeated {
         ids.extend(elsewhere(event, ledger).await?);
     }
@@ -137,7 +137,7 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>>
 }
 
 /// Returns the possible ids of a delivery in the log: its endpoint's log may have been spread over more shards since.
-fn places(first: &Due) -> impl Iterator<Item = DeliveryId> + use<> {
+fn possible_ids(first: &DueDelivery) -> impl Iterator<Item = DeliveryId> + use<> {
     let id = first.delivery.id;
     let is_spread = first.endpoint.as_ref().is_none_or(|endpoint| endpoint.log_shards > 1);
     [0, if is_spread { id.webhook_id.shard(SHARDS) } else { 0 }].map(|shard| DeliveryId { shard, ..id }).into_iter()

@@ -19,18 +19,18 @@ use common::{
 };
 use lru::LruCache;
 
-use crate::{batch::all, record::Undone};
+use crate::{batch::all, record::RecordError};
 
 /// The number of workflows whose storms a process remembers: those that failed last.
 const MAX_KNOWN_WORKFLOWS: NonZero<usize> = NonZero::new(10_000).expect("it is not zero");
 
-type Key = (TenantId, WorkflowKey);
+type StormKey = (TenantId, WorkflowKey);
 
 /// Records failed jobs.
 pub(crate) struct Notes {
     table: JobFailures,
     /// The storms of workflows that fail so often that not every failure is written.
-    storms: Mutex<LruCache<Key, Option<Storm>>>,
+    storms: Mutex<LruCache<StormKey, Option<Storm>>>,
 }
 
 /// The failures of a workflow in a batch.
@@ -47,7 +47,7 @@ impl Notes {
     }
 
     /// Records a batch's failures. Returns the numbers of the records that stay in their queue.
-    pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
+    pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, RecordError)> {
         if failed.is_empty() {
             return Vec::new();
         }
@@ -57,7 +57,7 @@ impl Notes {
         all(noted).await.into_iter().flatten().collect()
     }
 
-    async fn note_group(&self, key: Key, group: Group, now: Timestamp) -> Vec<(usize, Undone)> {
+    async fn note_group(&self, key: StormKey, group: Group, now: Timestamp) -> Vec<(usize, RecordError)> {
         let Group { workflow, failures, indexes } = group;
         let failures = JobFailure::newest_first(failures);
         let new = failures.iter().filter(|failure| !failure.id.is_repeated()).count();
@@ -83,7 +83,7 @@ impl Notes {
 }
 
 /// Groups a batch's failures by workflow.
-fn groups(failed: Vec<(usize, FailedJob)>) -> BTreeMap<Key, Group> {
+fn groups(failed: Vec<(usize, FailedJob)>) -> BTreeMap<StormKey, Group> {
     let mut groups = BTreeMap::new();
     for (index, failed) in failed {
         let Some((workflow, failure)) = failed.read() else { continue };

@@ -26,7 +26,7 @@ use std::{
 
 use common::{
     audit::Recorder,
-    aws::{clients::Aws, rounds},
+    aws::{clients::Aws, retry_conflicts},
     config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
@@ -38,7 +38,7 @@ use common::{
         drains::Drains,
         endpoints::{Endpoints, Health, HoldFor, disable_after},
         erasure::Erasure,
-        log::{Log, Row, Shared},
+        log::{DeliveryLog, Row, Shared},
         queue::Queues,
         recoveries::Recoveries,
     },
@@ -47,11 +47,11 @@ use futures::{StreamExt, future::join_all, stream};
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
 use crate::{
-    due_deliveries::{Due, Ended},
+    due_deliveries::{DueDelivery, EndedAttempt},
     plan::Plan,
     reads::Reads,
     receiver_health,
-    record::Undone,
+    record::RecordError,
     telemetry,
     turns::{drain_of, due_at},
 };
@@ -71,7 +71,7 @@ const CHUNK_WAIT: Duration = Duration::from_millis(50);
 pub(crate) struct Ledger {
     pub(crate) endpoints: Endpoints,
     pub(crate) reads: Reads,
-    pub(crate) log: Log,
+    pub(crate) log: DeliveryLog,
     pub(crate) queues: Queues,
     pub(crate) drains: Drains,
     pub(crate) recoveries: Recoveries,
@@ -86,23 +86,23 @@ pub(crate) struct Ledger {
 }
 
 /// The results that a batch's attempts have passed on.
-pub(crate) struct Inbox {
-    pub(crate) ended: UnboundedReceiver<Ended>,
+pub(crate) struct EndedAttempts {
+    pub(crate) ended: UnboundedReceiver<EndedAttempt>,
     /// Attempts that were parked. They never delay the results of others.
-    pub(crate) parked: UnboundedReceiver<Ended>,
+    pub(crate) parked: UnboundedReceiver<EndedAttempt>,
     /// Results whose bodies are large and must be stored. They delay neither the others nor other organizations.
-    pub(crate) heavy: UnboundedReceiver<Ended>,
+    pub(crate) heavy: UnboundedReceiver<EndedAttempt>,
 }
 
 /// The total size of the different bodies in a chunk.
-fn bytes(chunk: &[Ended]) -> usize {
+fn bytes(chunk: &[EndedAttempt]) -> usize {
     let bodies: HashMap<_, _> =
         chunk.iter().map(|ended| &ended.due.payload.body).map(|body| (body.as_ptr(), body.len())).collect();
     bodies.into_values().sum()
 }
 
 /// The needs of a delivery's next attempt.
-enum Next {
+enum NextStep {
     /// A message, to arrive at this time.
     Message(DueAttempt, Timestamp),
     /// A row, and a drain of its receiver.
@@ -130,8 +130,8 @@ impl Needed {
 }
 
 /// An ended attempt that is being stored.
-struct Entry {
-    ended: Ended,
+struct LedgerEntry {
+    ended: EndedAttempt,
     /// The delivery after the attempt.
     after: Delivery,
     plan: Plan,
@@ -141,7 +141,7 @@ struct Entry {
     is_advanced: bool,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// The payload that this delivery will share, if it does.
     fn shared(&self) -> Option<&Shared> {
         let is_apart = matches!(self.plan, Plan::Begin { payload_in_state: false, .. });
@@ -149,8 +149,8 @@ impl Entry {
     }
 
     /// Tells the attempt whether its result was stored. Returns the number of its record if that stays in its queue.
-    fn into_undone(self) -> Option<(usize, Undone)> {
-        let Ended { due, result, stored, .. } = self.ended;
+    fn into_undone(self) -> Option<(usize, RecordError)> {
+        let EndedAttempt { due, result, stored, .. } = self.ended;
         // The attempt may have stopped waiting.
         stored.map(|stored| stored.send(self.written.is_ok()).ok());
         match self.written {
@@ -163,7 +163,7 @@ impl Entry {
 
 impl Ledger {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let (endpoints, log) = (Endpoints::from_env(env, aws)?, Log::from_env(env, aws)?.gathering());
+        let (endpoints, log) = (Endpoints::from_env(env, aws)?, DeliveryLog::from_env(env, aws)?.gathering());
         let queues = Queues::from_env(env, aws)?;
         Ok(Self {
             reads: Reads::new(endpoints.clone()),
@@ -184,10 +184,10 @@ impl Ledger {
     /// queue. `is_repeated` tells whether a record has been received before.
     pub(crate) async fn store_all(
         &self,
-        Inbox { ended, parked, heavy }: Inbox,
+        EndedAttempts { ended, parked, heavy }: EndedAttempts,
         is_repeated: impl Fn(usize) -> bool,
-    ) -> Vec<(usize, Undone)> {
-        let store = |chunk: Vec<Ended>| self.store(chunk, &is_repeated);
+    ) -> Vec<(usize, RecordError)> {
+        let store = |chunk: Vec<EndedAttempt>| self.store(chunk, &is_repeated);
         let chunks = |inbox| streams::chunks(inbox, CHUNK_SIZE, CHUNK_WAIT);
         let ended = chunks(ended).map(store).buffer_unordered(MAX_CHUNKS);
         let parked = chunks(parked).map(async |chunk| {
@@ -195,12 +195,12 @@ impl Ledger {
             let _parking = self.parking.acquire().await;
             store(chunk).await
         });
-        let store_heavy = async |chunk: Vec<Ended>| {
+        let store_heavy = async |chunk: Vec<EndedAttempt>| {
             // A write needs several times the memory of its body.
             let _room = self.log.room(4 * bytes(&chunk)).await;
             store(chunk).await
         };
-        let heavy = streams::divided(heavy, |ended: &Ended| ended.due.tenant.clone())
+        let heavy = streams::divided(heavy, |ended: &EndedAttempt| ended.due.tenant.clone())
             .flat_map_unordered(None, |inbox| {
                 Box::pin(chunks(inbox).map(&store_heavy).buffer_unordered(MAX_DEFERRED_CHUNKS))
             });
@@ -209,7 +209,7 @@ impl Ledger {
     }
 
     /// Stores ended attempts, in the order described above.
-    async fn store(&self, ended: Vec<Ended>, is_repeated: impl Fn(usize) -> bool) -> Vec<(usize, Undone)> {
+    async fn store(&self, ended: Vec<EndedAttempt>, is_repeated: impl Fn(usize) -> bool) -> Vec<(usize, RecordError)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
         self.put_late_rows(&mut entries, now).await;
@@ -228,20 +228,20 @@ impl Ledger {
         let next = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
         receiver_health::note(&self.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
         self.prepare(&mut entries, next, is_repeated, now).await;
-        let is_made = |entry: &&Entry| entry.written.is_ok();
+        let is_made = |entry: &&LedgerEntry| entry.written.is_ok();
         let made = entries.iter().filter(is_made).filter_map(|entry| entry.ended.due.parked.as_ref());
         if let Err(error) = self.log.unpark(made, now).await {
             // The next round of the drain deletes them.
             common::log!("log.parked_left", ?error);
         }
-        entries.into_iter().filter_map(Entry::into_undone).collect()
+        entries.into_iter().filter_map(LedgerEntry::into_undone).collect()
     }
 
     /// Sends the messages of the next attempts, and parks those that wait for their receivers.
     async fn prepare(
         &self,
-        entries: &mut [Entry],
-        next: Vec<Result<Next>>,
+        entries: &mut [LedgerEntry],
+        next: Vec<Result<NextStep>>,
         is_repeated: impl Fn(usize) -> bool,
         now: Timestamp,
     ) {
@@ -251,9 +251,9 @@ impl Ledger {
             drop(entry.ended.due.mark.take());
             let due = &entry.ended.due;
             match next {
-                Ok(Next::Nothing) => entry.written = Ok(()),
-                Ok(Next::Message(attempt, at)) => messages.push((number, (attempt, at))),
-                Ok(Next::Drain(parked)) => {
+                Ok(NextStep::Nothing) => entry.written = Ok(()),
+                Ok(NextStep::Message(attempt, at)) => messages.push((number, (attempt, at))),
+                Ok(NextStep::Drain(parked)) => {
                     rows.push((number, self.log.parked_row(&parked, now)));
                     let at = due_at(parked.receiver, due.gate, now);
                     let drain = (parked.tenant, drain_of(parked.receiver, due.gate));
@@ -281,13 +281,13 @@ impl Ledger {
 
     /// Decides the plan of each attempt. SQS and producers may send an event twice; all but the first copy are skipped
     /// here. The record of the first copy represents the others, and is redelivered if a write fails.
-    fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
+    fn open(&self, ended: Vec<EndedAttempt>, now: Timestamp) -> Vec<LedgerEntry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
             let after = self.after(&ended.due.delivery, &ended, now);
             let plan = Plan::of(&ended, &after, self.log.kept_payload_bytes());
             let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
-            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()), is_advanced: false })
+            (!is_copy).then_some(LedgerEntry { ended, after, plan, written: Ok(()), is_advanced: false })
         });
         let entries: Vec<_> = entries.collect();
         telemetry::parked(entries.iter().map(|entry| &entry.ended));
@@ -298,14 +298,14 @@ impl Ledger {
         Erasure { endpoints: &self.endpoints, log: &self.log, tenant, now }
     }
 
-    fn after(&self, before: &Delivery, ended: &Ended, now: Timestamp) -> Delivery {
+    fn after(&self, before: &Delivery, ended: &EndedAttempt, now: Timestamp) -> Delivery {
         let after = before.after(&ended.result, &self.schedule, random::fraction, now);
         let after = ended.due.endpoint.iter().fold(after, |after, endpoint| endpoint.kept(after, now));
         self.log.sized(after, &ended.due.payload.body)
     }
 
     /// Writes the rows of late deliveries, before their states. A success is logged even without them.
-    async fn put_late_rows(&self, entries: &mut [Entry], now: Timestamp) {
+    async fn put_late_rows(&self, entries: &mut [LedgerEntry], now: Timestamp) {
         let rows = new(entries).flat_map(|(number, entry)| {
             self.log
                 .backdated_rows(&entry.ended.due.tenant, &entry.after, now)
@@ -318,9 +318,9 @@ impl Ledger {
     }
 
     /// Stores the payloads that deliveries of the same event share, each once in a process. Returns the failed entries.
-    async fn put_shared(&self, entries: &[Entry], now: Timestamp) -> Vec<(usize, Error)> {
+    async fn put_shared(&self, entries: &[LedgerEntry], now: Timestamp) -> Vec<(usize, Error)> {
         let puts = entries.iter().enumerate().map(async |(number, entry)| {
-            let Due { tenant, payload, .. } = &entry.ended.due;
+            let DueDelivery { tenant, payload, .. } = &entry.ended.due;
             let is_stored = match entry.shared() {
                 Some(shared) => self.log.share(shared, tenant, &entry.after, payload, now).await,
                 None => true,
@@ -332,9 +332,9 @@ impl Ledger {
     }
 
     /// Returns the rows to write before an entry's state.
-    fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
-        let (Entry { ended, after, plan, .. }, log) = (entry, &self.log);
-        let Ended { due: Due { tenant, delivery: before, payload, .. }, result, .. } = ended;
+    fn rows(&self, entry: &LedgerEntry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
+        let (LedgerEntry { ended, after, plan, .. }, log) = (entry, &self.log);
+        let EndedAttempt { due: DueDelivery { tenant, delivery: before, payload, .. }, result, .. } = ended;
         let due_row = matches!(plan, Plan::Begin { due_row: true, .. } | Plan::Advance { due_row: true });
         let rows = match plan {
             Plan::LogSuccess => log.delivered_rows(tenant, after, payload, now),
@@ -350,10 +350,10 @@ impl Ledger {
     }
 
     /// Writes the first states of new deliveries that did not succeed immediately.
-    async fn begin(&self, entries: &mut [Entry], now: Timestamp) {
+    async fn begin(&self, entries: &mut [LedgerEntry], now: Timestamp) {
         let new = entries.iter_mut().filter(|entry| matches!(entry.plan, Plan::Begin { .. }) && entry.written.is_ok());
         let mut new: Vec<_> = new.collect();
-        let states = new.iter().map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
+        let states = new.iter().map(|LedgerEntry { ended: EndedAttempt { due, .. }, after, plan, .. }| {
             let is_in_state = matches!(plan, Plan::Begin { payload_in_state: true, .. });
             self.log.first_row(&due.tenant, after, is_in_state.then_some(&due.payload), now)
         });
@@ -363,7 +363,7 @@ impl Ledger {
 
     /// Spreads the log of each endpoint with a throttled partition over more partitions, and writes its immediate
     /// successes there. The records of its other throttled deliveries are redelivered.
-    async fn spread(&self, entries: &mut [Entry], now: Timestamp) {
+    async fn spread(&self, entries: &mut [LedgerEntry], now: Timestamp) {
         let throttled = entries.iter().filter(|entry| matches!(entry.written, Err(Error::Busy)));
         let endpoints: BTreeMap<_, _> =
             throttled.filter_map(|it| Some((it.after.webhook_endpoint_id?, it.ended.due.tenant.clone()))).collect();
@@ -390,58 +390,57 @@ impl Ledger {
 
     /// Stores the next states of logged deliveries together. [`Self::finish`] stores each one that has changed since it
     /// was read, or that the batch could not store.
-    async fn advance_all(&self, entries: &mut [Entry]) {
+    async fn advance_all(&self, entries: &mut [LedgerEntry]) {
         let logged = entries.iter_mut().filter(|it| matches!(it.plan, Plan::Advance { .. }) && it.written.is_ok());
         let mut logged: Vec<_> = logged.collect();
         if logged.len() < 2 {
             return;
         }
-        let changes =
-            logged.iter().map(|Entry { ended: Ended { due, .. }, after, .. }| (&due.tenant, &due.delivery, after));
+        let changes = logged.iter().map(|entry| (&entry.ended.due.tenant, &entry.ended.due.delivery, &entry.after));
         let advanced = self.log.advance_all(changes.collect()).await;
         logged.iter_mut().zip(advanced).for_each(|(entry, advanced)| entry.is_advanced = advanced);
     }
 
     /// Stores a logged delivery's next state, and its consequences. Returns what the next attempt needs.
-    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Next> {
-        let Entry { ended, after, plan, written, is_advanced } = entry;
-        let Due { tenant, delivery, payload, .. } = &ended.due;
+    async fn finish(&self, entry: &LedgerEntry, now: Timestamp) -> Result<NextStep> {
+        let LedgerEntry { ended, after, plan, written, is_advanced } = entry;
+        let DueDelivery { tenant, delivery, payload, .. } = &ended.due;
         let after = match plan {
             Plan::LogSuccess => {
                 if written.is_err() {
                     common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
                     metrics::count("LogWriteFailed");
-                    return Ok(Next::Nothing);
+                    return Ok(NextStep::Nothing);
                 }
                 // An earlier process, or this one after a second, may have written the payload.
-                return self.erasure(tenant, now).erase_unkept(after).await.map(|()| Next::Nothing);
+                return self.erasure(tenant, now).erase_unkept(after).await.map(|()| NextStep::Nothing);
             }
             _ if written.is_err() => return Err(Error::Busy),
-            Plan::Nothing => return Ok(Next::Nothing),
+            Plan::Nothing => return Ok(NextStep::Nothing),
             Plan::Begin { .. } => after.clone(),
             Plan::Advance { .. } if *is_advanced => after.clone(),
             Plan::Advance { .. } => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
-                None => return Ok(Next::Nothing),
+                None => return Ok(NextStep::Nothing),
             },
         };
         self.erasure(tenant, now).erase_unkept(&after).await?;
         let attempts = after.attempts;
         match after.status {
             Status::Pending if after.is_parked => {
-                return Ok(Parked::of(tenant, &after, &payload.destination).map_or(Next::Nothing, Next::Drain));
+                return Ok(Parked::of(tenant, &after, &payload.destination).map_or(NextStep::Nothing, NextStep::Drain));
             }
             Status::Pending if matches!(ended.result, AttemptResult::InProgress) => {}
             Status::Pending => {
                 let soon = DueAttempt::delayable(tenant, &after, now);
-                return Ok(soon.map_or(Next::Nothing, |(attempt, at)| Next::Message(attempt, at)));
+                return Ok(soon.map_or(NextStep::Nothing, |(attempt, at)| NextStep::Message(attempt, at)));
             }
             Status::Delivered => self.log.forget_large(tenant, &after, &payload.body).await?,
             Status::Failed => self.apply_outcome(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
         }
-        Ok(Next::Nothing)
+        Ok(NextStep::Nothing)
     }
 
     /// Records the consequences of an ended delivery for its endpoint, as [`Endpoints::apply_outcome`] does, and erases
@@ -463,9 +462,9 @@ impl Ledger {
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so
     /// this one does not count.
-    async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>> {
-        let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.log);
-        rounds((delivery.clone(), after), |(before, after)| async move {
+    async fn advance(&self, ended: &EndedAttempt, after: Delivery, now: Timestamp) -> Result<Option<Delivery>> {
+        let (DueDelivery { tenant, delivery, .. }, log) = (&ended.due, &self.log);
+        retry_conflicts((delivery.clone(), after), |(before, after)| async move {
             if log.advance(tenant, &before, &after).await? {
                 return Ok(Break(Some(after)));
             }
@@ -488,12 +487,12 @@ impl Ledger {
 }
 
 /// The entries whose deliveries enter the log, with their numbers.
-fn new(entries: &[Entry]) -> impl Iterator<Item = (usize, &Entry)> {
+fn new(entries: &[LedgerEntry]) -> impl Iterator<Item = (usize, &LedgerEntry)> {
     entries.iter().enumerate().filter(|(_, entry)| matches!(entry.plan, Plan::LogSuccess | Plan::Begin { .. }))
 }
 
 /// Marks entries that were not stored.
-fn fail(entries: &mut [Entry], failed: impl IntoIterator<Item = (usize, Error)>) {
+fn fail(entries: &mut [LedgerEntry], failed: impl IntoIterator<Item = (usize, Error)>) {
     for (number, error) in failed {
         if let Some(entry) = entries.get_mut(number) {
             entry.written = Err(error);

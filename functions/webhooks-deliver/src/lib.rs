@@ -3,7 +3,7 @@
 //! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. An
 //! invocation waits for its slowest attempt, so an attempt is made in it only if its receiver is quick: if the
 //! receiver's gate is open. All of a batch's first attempts at quick receivers are made at once, so a successful
-//! delivery costs one row in the `Log` and no further message. All other deliveries are parked, and a `drain` makes
+//! delivery costs one row in the `DeliveryLog` and no further message. All other deliveries are parked, and a `drain` makes
 //! their attempts. `next_step` decides what follows a failure. Due attempts arrive from the queue `deliveries`, and drains
 //! from the two others. New recoveries arrive beside the late drains.
 //!
@@ -34,11 +34,11 @@ use tokio::time::{Instant, timeout};
 use crate::{
     attempt::Sender,
     batch::{Batch, all},
-    due_deliveries::InProgress,
+    due_deliveries::AttemptsInProgress,
     job_failures::Notes,
     ledger::Ledger,
-    places::Places,
-    record::{Record, Undone},
+    permits::Permits,
+    record::{Record, RecordError},
 };
 
 mod attempt;
@@ -48,7 +48,7 @@ mod due_deliveries;
 mod first_attempts;
 mod job_failures;
 mod ledger;
-mod places;
+mod permits;
 mod plan;
 mod reads;
 mod receiver_health;
@@ -72,7 +72,7 @@ struct App {
     ledger: Ledger,
     notes: Notes,
     retries: Retries,
-    in_progress: InProgress,
+    in_progress: AttemptsInProgress,
 }
 
 /// Builds the function with the settings in `env`.
@@ -90,11 +90,11 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let ledger = Ledger::from_env(env, &aws)?;
-    let at_once = Places::new(attempts);
+    let at_once = Permits::new(attempts);
     let sender = Sender { client, drained: at_once.sibling(), at_once };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
     let retries = Retries::from_env(env, &aws)?;
-    Ok(Deliver(Arc::new(App { sender, ledger, notes, retries, in_progress: InProgress::default() })))
+    Ok(Deliver(Arc::new(App { sender, ledger, notes, retries, in_progress: AttemptsInProgress::default() })))
 }
 
 impl Deliver {
@@ -120,22 +120,23 @@ impl Deliver {
                 .iter()
                 .enumerate()
                 .map(async |(index, record)| Some((index, caught(app.handle(index, record, &batch)).await.err()?)));
-            let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
+            let failed: Vec<_> = all(handled).await.into_iter().flatten().collect();
             let unnoted = app.notes.note(batch.end()).await;
-            undone.into_iter().chain(unnoted).collect::<Vec<_>>()
+            failed.into_iter().chain(unnoted).collect::<Vec<_>>()
         };
-        let (mut undone, unstored) = tokio::join!(attempts, storing);
-        undone.extend(unstored);
+        let (mut failed, unstored) = tokio::join!(attempts, storing);
+        failed.extend(unstored);
         let (mut response, mut received) = (SqsBatchResponse::default(), Vec::new());
-        undone.sort_by_key(|(index, _)| *index);
-        undone.dedup_by_key(|(index, _)| *index);
-        for (index, undone) in undone {
+        failed.sort_by_key(|(index, _)| *index);
+        failed.dedup_by_key(|(index, _)| *index);
+        for (index, error) in failed {
             let Some(record) = records.get(index) else { continue };
             let id = record.message_id.as_deref().unwrap_or_default();
-            telemetry::undone(id, &undone);
+            telemetry::failed_record(id, &error);
             response.add_failure(id);
             // A malformed message never succeeds, so it keeps the queue's visibility timeout.
-            if let (Some(handle), false) = (record.receipt_handle.as_deref(), matches!(undone, Undone::Malformed(_))) {
+            let is_malformed = matches!(error, RecordError::Malformed(_));
+            if let (Some(handle), false) = (record.receipt_handle.as_deref(), is_malformed) {
                 received.push((handle, Record::of(index, record).receives));
             }
         }
@@ -150,17 +151,17 @@ impl Deliver {
 
 impl App {
     /// Handles a record until its attempts have ended.
-    async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
+    async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), RecordError> {
         let Self { sender, ledger, in_progress, .. } = self;
         let body = record.body.as_deref().unwrap_or_default();
         let record = Record::of(index, record);
         if batch.has_events {
-            let event = JobEvent::parse(body, record.sent_at).map_err(Undone::Malformed)?;
+            let event = JobEvent::parse(body, record.sent_at).map_err(RecordError::Malformed)?;
             batch.keep_failed(&record, &event);
             return first_attempts::event(&record, event, sender, ledger, batch).await;
         }
         // Boxed, like other rare paths: the future of every record is as large as its largest path.
-        match parse_message(body).map_err(Undone::Malformed)? {
+        match parse_message(body).map_err(RecordError::Malformed)? {
             Message::Attempts(tenant, attempts) => {
                 let due = attempts.into_iter().map(|(id, attempt)| DueAttempt { tenant: tenant.clone(), id, attempt });
                 let made = due.map(|due| Box::pin(retry::attempt(&record, due, in_progress, sender, ledger, batch)));
@@ -173,6 +174,6 @@ impl App {
 }
 
 /// Handles a record or one of its attempts. A panic does not affect the others.
-async fn caught(handling: impl Future<Output = Result<(), Undone>>) -> Result<(), Undone> {
-    AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|panic| Err(Undone::Panicked(panic)))
+async fn caught(handling: impl Future<Output = Result<(), RecordError>>) -> Result<(), RecordError> {
+    AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|panic| Err(RecordError::Panicked(panic)))
 }

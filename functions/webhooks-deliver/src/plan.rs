@@ -5,7 +5,7 @@ use common::webhooks::{
     log::{CHANGED_WITH_STATE, HELD_WITH_STATE},
 };
 
-use crate::due_deliveries::{Due, Ended};
+use crate::due_deliveries::{DueDelivery, EndedAttempt};
 
 /// The writes for one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(crate) enum Plan {
 impl Plan {
     /// Returns the plan for a delivery whose new state is `after`. A body of more than `kept` bytes is deleted after
     /// delivery, so it is never part of the state.
-    pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize) -> Self {
-        let Ended { due: Due { payload, is_stored, .. }, result, .. } = ended;
+    pub(crate) fn of(ended: &EndedAttempt, after: &Delivery, kept: usize) -> Self {
+        let EndedAttempt { due: DueDelivery { payload, is_stored, .. }, result, .. } = ended;
         // A parked attempt has another row. The record of an attempt in progress is redelivered if the process dies.
         let is_timed = !matches!(result, AttemptResult::Parked | AttemptResult::InProgress);
         let due_row = is_timed && after.wakes_at().is_some();
@@ -81,7 +81,7 @@ mod tests {
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");
         let gate = Gate::New;
-        let due = Due {
+        let due = DueDelivery {
             index: 0,
             tenant,
             delivery,

@@ -8,39 +8,39 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::AttemptResult,
-        endpoints::{EndpointAttempts, Endpoints, Gate, Gated, Shown},
+        endpoints::{EndpointAttempts, Endpoints, Evidence, Gate, GateOwner},
     },
 };
 use futures::future::join_all;
 
-use crate::due_deliveries::{Due, Ended};
+use crate::due_deliveries::{DueDelivery, EndedAttempt};
 
 /// The evidence of the attempts at a receiver.
-struct Seen<'a> {
+struct ReceiverEvidence<'a> {
     tenant: &'a TenantId,
     /// The gate before the first of these attempts, and after the last.
     gate: Gate,
     after: Gate,
     /// The evidence that has changed the gate.
-    shown: Vec<(Shown, Timestamp)>,
+    evidence: Vec<(Evidence, Timestamp)>,
 }
 
 /// Updates the gates of receivers, and the health of endpoints. If a write fails, the next attempt repeats it.
-pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
-    let (mut receivers, mut attempts) = (BTreeMap::<_, Seen<'_>>::new(), BTreeMap::new());
+pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a EndedAttempt>, now: Timestamp) {
+    let (mut receivers, mut attempts) = (BTreeMap::<_, ReceiverEvidence<'_>>::new(), BTreeMap::new());
     for ended in ended {
-        let Due { tenant, delivery, gate, .. } = &ended.due;
-        if let Some((shown, gated)) = ended.shown.zip(ended.due.gated()) {
-            let seen = receivers.entry((tenant, gated)).or_insert_with(|| Seen {
+        let DueDelivery { tenant, delivery, gate, .. } = &ended.due;
+        if let Some((evidence, gate_owner)) = ended.evidence.zip(ended.due.gate_owner()) {
+            let seen = receivers.entry((tenant, gate_owner)).or_insert_with(|| ReceiverEvidence {
                 tenant,
                 gate: *gate,
                 after: *gate,
-                shown: Vec::new(),
+                evidence: Vec::new(),
             });
-            let next = seen.after.after(shown.0, shown.1, now);
+            let next = seen.after.after(evidence.0, evidence.1, now);
             if next != seen.after {
                 seen.after = next;
-                seen.shown.push(shown);
+                seen.evidence.push(evidence);
             }
         }
         if let Some((id, health)) = delivery.webhook_endpoint_id.zip(ended.due.health())
@@ -54,14 +54,14 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
         report(tenant, Some(id), endpoints.note_attempts(tenant, id, health, &attempts, now).await);
     });
     join_all(noted).await;
-    let noted = receivers.into_iter().map(async |((_, gated), seen)| {
-        let Seen { tenant, gate, shown, .. } = seen;
-        let endpoint = match gated {
-            Gated::Endpoint(id) => Some(id),
-            Gated::Origin(_) => None,
+    let noted = receivers.into_iter().map(async |((_, gate_owner), seen)| {
+        let ReceiverEvidence { tenant, gate, evidence, .. } = seen;
+        let endpoint = match gate_owner {
+            GateOwner::Endpoint(id) => Some(id),
+            GateOwner::Origin(_) => None,
         };
-        for (shown, began) in shown {
-            report(tenant, endpoint, endpoints.shift_gate(tenant, gated, gate, shown, began, now).await);
+        for (evidence, began) in evidence {
+            report(tenant, endpoint, endpoints.shift_gate(tenant, gate_owner, gate, evidence, began, now).await);
         }
     });
     join_all(noted).await;

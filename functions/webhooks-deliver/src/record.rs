@@ -18,7 +18,7 @@ pub(crate) struct Record {
 }
 
 /// Why a record stays in its queue.
-pub(crate) enum Undone {
+pub(crate) enum RecordError {
     /// The record can never succeed. The queue's redrive policy moves it to the dead-letter queue.
     Malformed(Malformed),
     /// The service failed. A retry may succeed.
@@ -39,7 +39,7 @@ impl Record {
     }
 }
 
-impl From<Error> for Undone {
+impl From<Error> for RecordError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }

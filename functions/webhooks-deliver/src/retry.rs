@@ -13,9 +13,9 @@ use common::{
 use crate::{
     attempt::Sender,
     batch::Batch,
-    due_deliveries::{Due, InProgress},
+    due_deliveries::{AttemptsInProgress, DueDelivery},
     ledger::Ledger,
-    record::{Record, Undone},
+    record::{Record, RecordError},
 };
 
 /// The action for a message about a due attempt.
@@ -53,11 +53,11 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
-    in_progress: &InProgress,
+    in_progress: &AttemptsInProgress,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
-) -> Result<(), Undone> {
+) -> Result<(), RecordError> {
     let Some(mark) = in_progress.begin(due.clone()) else { return Ok(()) };
     let Ledger { endpoints, reads, log, queues, .. } = ledger;
     let now = Timestamp::now();
@@ -93,7 +93,7 @@ pub(crate) async fn attempt(
         }
         Destination::Callback { url, .. } => (reads.gate(&due.tenant, Origin::of(url)).await?, None),
     };
-    let due = Due {
+    let due = DueDelivery {
         index: record.index,
         tenant: due.tenant,
         delivery,

@@ -22,8 +22,8 @@ use common::{
 };
 
 use crate::{
-    due_deliveries::{Due, Ended},
-    record::Undone,
+    due_deliveries::{DueDelivery, EndedAttempt},
+    record::RecordError,
 };
 
 /// The results of a batch's attempts. Each attempt is logged immediately, but metrics are emitted once per batch,
@@ -53,8 +53,8 @@ struct Usage {
 
 impl Tally {
     /// Logs and counts an attempt that has just ended.
-    pub(crate) fn attempt(&self, due: &Due, made: &Attempt, outcome: Outcome, took: Duration) {
-        let Due { tenant, delivery, payload, .. } = due;
+    pub(crate) fn attempt(&self, due: &DueDelivery, made: &Attempt, outcome: Outcome, took: Duration) {
+        let DueDelivery { tenant, delivery, payload, .. } = due;
         // If the receiver answered, the detail may contain a URL: the target of a redirect.
         let detail = made.detail.as_ref().filter(|_| made.status_code.is_none()).map(Detail::as_str);
         let duration_ms = milliseconds(took);
@@ -134,7 +134,7 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 /// Counts parked attempts by their receivers' standing.
-pub(crate) fn parked<'a>(ended: impl Iterator<Item = &'a Ended>) {
+pub(crate) fn parked<'a>(ended: impl Iterator<Item = &'a EndedAttempt>) {
     let mut counts = BTreeMap::<_, usize>::new();
     for ended in ended.filter(|ended| matches!(ended.result, AttemptResult::Parked)) {
         *counts.entry(standing(ended.due.gate).unwrap_or("quick")).or_default() += 1;
@@ -147,7 +147,7 @@ pub(crate) fn parked<'a>(ended: impl Iterator<Item = &'a Ended>) {
 /// The standing of a receiver whose gate is not open.
 fn standing(gate: Gate) -> Option<&'static str> {
     match gate {
-        Gate::Open { .. } => None,
+        Gate::Quick { .. } => None,
         Gate::New => Some("new"),
         Gate::Late { .. } => Some("late"),
         Gate::Silent { .. } => Some("silent"),
@@ -155,17 +155,15 @@ fn standing(gate: Gate) -> Option<&'static str> {
 }
 
 /// Logs a record that stays in its queue, and counts it if it is malformed.
-pub(crate) fn undone(message_id: &str, undone: &Undone) {
-    match undone {
-        Undone::Malformed(malformed) => {
+pub(crate) fn failed_record(message_id: &str, error: &RecordError) {
+    match error {
+        RecordError::Malformed(malformed) => {
             common::log!("message.malformed", message_id, problem = %malformed);
             metrics::count("Malformed");
         }
-        Undone::Failed(Error::Internal(cause)) => common::log!("record.failed", message_id, cause),
-        Undone::Failed(error) => common::log!("record.postponed", message_id, ?error),
-        Undone::Panicked(panic) => {
-            common::log!("record.panicked", message_id, panic = message(panic.as_ref()));
-        }
+        RecordError::Failed(Error::Internal(cause)) => common::log!("record.failed", message_id, cause),
+        RecordError::Failed(error) => common::log!("record.postponed", message_id, ?error),
+        RecordError::Panicked(panic) => common::log!("record.panicked", message_id, panic = message(panic.as_ref())),
     }
 }
 

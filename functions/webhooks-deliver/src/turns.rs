@@ -16,7 +16,7 @@ const SILENT_INTERVAL: (Duration, Duration) = (Duration::from_secs(30), Duration
 /// The drain that serves a receiver.
 pub(crate) fn drain_of(receiver: Receiver, gate: Gate) -> Drain {
     match (receiver, gate) {
-        (Receiver::Asked(_), _) | (_, Gate::New | Gate::Open { .. } | Gate::Late { .. }) => Drain::Answering,
+        (Receiver::Asked(_), _) | (_, Gate::New | Gate::Quick { .. } | Gate::Late { .. }) => Drain::Answering,
         (_, Gate::Silent { .. }) => Drain::Silent,
     }
 }

@@ -10,7 +10,7 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, Route, Tenant, Wire},
+    http::{BodyFormat, Call, DeclaredError, Function, Route, Tenant},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::endpoints::{EndpointView, Endpoints, Options},
@@ -18,7 +18,7 @@ use common::{
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<Endpoints> {
@@ -31,7 +31,7 @@ fn route() -> Route<Endpoints> {
              it works again. An endpoint is failing if its last three attempts or more have failed, the first of them at \
              least five minutes ago, or if a delivery has failed permanently since the last success.",
         )
-        .faults(&[Fault::EmailNotVerified])
+        .errors(&[DeclaredError::EmailNotVerified])
 }
 
 /// Returns the endpoint in the API's format.

@@ -8,18 +8,18 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
-    application::idempotency::{Answer, IdempotencyKey, RememberedCalls},
+    application::idempotency::{CallResponse, IdempotencyKey, RememberedCalls},
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
         endpoints::Endpoints,
         event::{EventName, parse_event},
-        log::Log,
+        log::DeliveryLog,
         queue::SharedQueue,
     },
 };
@@ -31,14 +31,14 @@ common::from_env! {
     pub struct App {
         calls: RememberedCalls,
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
         queue: SharedQueue,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -53,7 +53,7 @@ fn route() -> Route<App> {
              test as `webhook.test`. Failed tests do not send email or count as failures. A test of a pull endpoint \
              waits until it is received. The limit is 10 tests per endpoint per minute.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::TooMany])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound, DeclaredError::TooMany])
 }
 
 /// The endpoint to test.
@@ -74,7 +74,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<Answer<Tested>> {
+async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Result<CallResponse<Tested>> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let test = Delivery::test(input.id, now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);

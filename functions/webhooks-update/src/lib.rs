@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Done, Fields, Function, Reason, Rejected, Route, Verified},
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
@@ -31,7 +31,7 @@ common::from_env! {
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -43,11 +43,11 @@ fn route() -> Route<App> {
             "Omitted fields keep their values, so a call with `id` alone changes nothing. Enabling an endpoint does \
              not resend missed deliveries; `deliveries/recover` does. The `kind` cannot be changed.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::NotFound,
-            Fault::Conflict(Reason::HeadersNeeded),
-            Fault::Conflict(Reason::PullEndpoint),
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::NotFound,
+            DeclaredError::Conflict(Reason::HeadersNeeded),
+            DeclaredError::Conflict(Reason::PullEndpoint),
         ])
 }
 

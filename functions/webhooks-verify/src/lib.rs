@@ -10,13 +10,13 @@ use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Rejected, Route, Verified},
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
         endpoints::Endpoints,
-        log::Log,
-        verification::{Computed, MAX_REQUEST_BYTES, Seen, SeenBody, SeenHeaders, Verifying},
+        log::DeliveryLog,
+        verification::{Computed, MAX_REQUEST_BYTES, ReceivedBody, ReceivedHeaders, ReceivedRequest, Verifying},
     },
 };
 
@@ -24,13 +24,13 @@ common::from_env! {
     /// The route's dependencies.
     pub struct App {
         endpoints: Endpoints,
-        log: Log,
+        log: DeliveryLog,
     }
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, env, [route()])
+    Function::new(BodyFormat::Envelope, env, [route()])
 }
 
 fn route() -> Route<App> {
@@ -45,13 +45,13 @@ fn route() -> Route<App> {
              cause and, in a changed body, the first byte that differs. It contains neither signatures nor secrets. \
              Nothing of the request is stored or logged.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .errors(&[DeclaredError::EmailNotVerified, DeclaredError::NotFound])
 }
 
 /// The endpoint, and the request as its receiver saw it.
 pub struct Input {
     id: EndpointId,
-    seen: Seen,
+    seen: ReceivedRequest,
 }
 
 impl Input {
@@ -64,10 +64,10 @@ impl Input {
                 "The headers as the receiver saw them: lines of `name: value`, or the JSON that a program prints. \
                  Other headers are ignored.",
             )
-            .text(Verify::NAMES.headers, SeenHeaders::parse);
+            .text(Verify::NAMES.headers, ReceivedHeaders::parse);
         let body = fields
             .about("The base64 of the body as the receiver saw it, of up to 1,100,000 bytes.")
-            .text(Verify::NAMES.body, SeenBody::parse);
+            .text(Verify::NAMES.body, ReceivedBody::parse);
         let computed = fields
             .about(
                 "The signature that the receiver's own code computed, in any encoding. With it, mistakes in that code \
@@ -77,7 +77,7 @@ impl Input {
         let received_at = fields
             .about("The time that the receiver's clock showed. With it, the timestamp is checked like a library does.")
             .optional_text(Verify::NAMES.received_at, Timestamp::parse);
-        let seen = Seen { headers: headers?, body: body?, computed: computed?, received_at: received_at? };
+        let seen = ReceivedRequest { headers: headers?, body: body?, computed: computed?, received_at: received_at? };
         Ok(Self { id: id?, seen })
     }
 }

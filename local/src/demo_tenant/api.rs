@@ -11,16 +11,16 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, Response, StatusCode, header, request},
 };
-use common::{ambient::Ambient, timestamp::Timestamp};
+use common::{ambient::RuntimeSources, timestamp::Timestamp};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
 /// Returns a running clock that starts at `at`.
-pub(super) fn clock(at: Timestamp) -> Ambient {
+pub(super) fn clock(at: Timestamp) -> RuntimeSources {
     let (at, begun) = (SystemTime::from(at), Instant::now());
-    Ambient::at(Arc::new(move || at + begun.elapsed()))
+    RuntimeSources::at(Arc::new(move || at + begun.elapsed()))
 }
 
 /// The API, running on the caller's clock. Clones share it.

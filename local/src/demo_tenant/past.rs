@@ -10,14 +10,14 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::MAX_DELAY,
-        log::Log,
+        log::DeliveryLog,
         queue::{Message, parse_message},
     },
 };
 use serde_json::{Value, json};
 
 use super::{api::clock, captured_messages::Caught};
-use crate::{functions::Function, requests::Requests};
+use crate::{functions::Function, requests::RequestCounts};
 
 /// The queue of job events.
 pub(super) const JOB_EVENTS: &str = "job-events";
@@ -30,7 +30,7 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
 /// A waiting message.
-struct Waiting {
+struct WaitingMessage {
     queue: String,
     body: String,
     receives: u32,
@@ -39,28 +39,28 @@ struct Waiting {
 /// The messages, ordered by time, and the function that handles them.
 pub(super) struct Past {
     deliver: Function,
-    log: Log,
+    log: DeliveryLog,
     caught: Caught,
-    waiting: BTreeMap<(i64, u64), Waiting>,
+    waiting: BTreeMap<(i64, u64), WaitingMessage>,
     sent: u64,
 }
 
 impl Past {
     /// Returns a past without messages, with a separate instance of `deliver`.
-    pub(super) fn new(deliver: &Function, requests: &Arc<Requests>) -> Result<Self> {
+    pub(super) fn new(deliver: &Function, requests: &Arc<RequestCounts>) -> Result<Self> {
         let caught = Caught::default();
         let env = deliver.env().over(requests.client());
-        let log = Log::from_env(&env, &Aws::new(&env)?)?;
+        let log = DeliveryLog::from_env(&env, &Aws::new(&env)?)?;
         let deliver = deliver.over(caught.over(requests.client()))?;
         Ok(Self { deliver, log, caught, waiting: BTreeMap::new(), sent: 0 })
     }
 
     /// Adds a message that is received at `at`.
     pub(super) fn send(&mut self, at: Timestamp, queue: &str, body: String) {
-        self.put(at, Waiting { queue: queue.to_owned(), body, receives: 1 });
+        self.put(at, WaitingMessage { queue: queue.to_owned(), body, receives: 1 });
     }
 
-    fn put(&mut self, at: Timestamp, waiting: Waiting) {
+    fn put(&mut self, at: Timestamp, waiting: WaitingMessage) {
         self.sent += 1;
         self.waiting.insert((at.as_millisecond(), self.sent), waiting);
     }
@@ -78,12 +78,12 @@ impl Past {
     pub(super) fn left(self) -> impl Iterator<Item = (Timestamp, String, String)> {
         let left = self.waiting.into_iter().map(|((at, _), left)| (Timestamp::from_millisecond(at), left));
         let left = left.filter(|(at, _)| at.since(Timestamp::now()) <= MAX_DELAY);
-        left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
+        left.map(|(at, WaitingMessage { queue, body, .. })| (at, queue, body))
     }
 
     /// Returns the next batch, and when it is handled. Each job event is a separate batch, so it never waits.
-    fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
-        let (mut at, mut batch) = (None, Vec::<Waiting>::new());
+    fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<WaitingMessage>)> {
+        let (mut at, mut batch) = (None, Vec::<WaitingMessage>::new());
         while let Some(next) = self.waiting.first_entry() {
             let due = Timestamp::from_millisecond(next.key().0);
             let fits = match (batch.first(), at) {
@@ -104,7 +104,7 @@ impl Past {
         at.map(|at| (at, batch))
     }
 
-    async fn handle(&mut self, at: Timestamp, batch: Vec<Waiting>) -> Result<()> {
+    async fn handle(&mut self, at: Timestamp, batch: Vec<WaitingMessage>) -> Result<()> {
         let records: Vec<_> = batch.iter().enumerate().map(|(index, waiting)| record(index, waiting, at)).collect();
         let answer = self.deliver.invoke(json!({ "Records": records })).await?;
         let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
@@ -116,7 +116,7 @@ impl Past {
             let is_undone = |id: &String| *id == index.to_string();
             if answer.batch_item_failures.iter().any(|failure| is_undone(&failure.item_identifier)) {
                 ensure!(waiting.receives < MAX_RECEIVES, "a message of {} cannot be handled", waiting.queue);
-                self.put(now.after(VISIBILITY_TIMEOUT), Waiting { receives: waiting.receives + 1, ..waiting });
+                self.put(now.after(VISIBILITY_TIMEOUT), WaitingMessage { receives: waiting.receives + 1, ..waiting });
             } else if waiting.queue != JOB_EVENTS {
                 self.wake(waiting).await?;
             }
@@ -126,7 +126,7 @@ impl Past {
 
     /// Wakes a delivery that waits longer than a message's maximum delay. Replaces `deliveries-wake`, whose sweeps over
     /// several days would take minutes.
-    async fn wake(&mut self, waiting: Waiting) -> Result<()> {
+    async fn wake(&mut self, waiting: WaitingMessage) -> Result<()> {
         let Ok(Message::Attempts(tenant, due)) = parse_message(&waiting.body) else { return Ok(()) };
         let ids: Vec<_> = due.into_iter().map(|(id, _)| id).collect();
         let known = self.log.known(&tenant, &ids).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
@@ -141,7 +141,7 @@ impl Past {
 }
 
 /// Returns a record in Lambda's format.
-fn record(index: usize, waiting: &Waiting, at: Timestamp) -> Value {
+fn record(index: usize, waiting: &WaitingMessage, at: Timestamp) -> Value {
     json!({
         "messageId": index.to_string(),
         "body": waiting.body,

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::{
     signatures::verdicts,
-    store::{Kept, Manner, Shelf},
+    store::{Manner, Shelf, StoredRequest},
 };
 use crate::page as frame;
 
@@ -105,7 +105,7 @@ fn secret(label: &str) -> Markup {
     html! { input type="password" name="secret" autocomplete="off" aria-label=(label); " " button { "Set secret" } }
 }
 
-fn request(kept: &Kept, shelf: &Shelf) -> Markup {
+fn request(kept: &StoredRequest, shelf: &Shelf) -> Markup {
     let at = DateTime::<Utc>::from(kept.at).format("%Y-%m-%d %H:%M:%S UTC");
     html! {
         article {
@@ -127,7 +127,7 @@ fn request(kept: &Kept, shelf: &Shelf) -> Markup {
     }
 }
 
-fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
+fn verified(kept: &StoredRequest, shelf: &Shelf) -> Markup {
     let Some(secret) = shelf.secret(&kept.path) else { return html! { "not verified: no signing secret set" } };
     let verdicts = verdicts(secret.reveal(), &kept.headers, &kept.body, kept.at);
     html! {

@@ -62,7 +62,7 @@ impl Manner {
 }
 
 /// A received request.
-pub(crate) struct Kept {
+pub(crate) struct StoredRequest {
     pub(crate) at: SystemTime,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
@@ -71,7 +71,7 @@ pub(crate) struct Kept {
     pub(crate) manner: Manner,
 }
 
-impl Kept {
+impl StoredRequest {
     /// Returns the header `name`, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -87,7 +87,7 @@ pub(crate) struct Settings {
 
 /// The requests, newest first, and the paths.
 pub(crate) struct Shelf {
-    requests: VecDeque<Kept>,
+    requests: VecDeque<StoredRequest>,
     bytes: usize,
     paths: BTreeMap<String, Settings>,
     pub(crate) is_keeping: bool,
@@ -101,7 +101,7 @@ impl Default for Shelf {
 
 impl Shelf {
     /// Keeps a request, and drops the oldest ones if necessary.
-    pub(crate) fn add(&mut self, kept: Kept) {
+    pub(crate) fn add(&mut self, kept: StoredRequest) {
         if !self.is_keeping {
             return;
         }
@@ -114,7 +114,7 @@ impl Shelf {
     }
 
     /// Returns the requests, newest first.
-    pub(crate) fn requests(&self) -> impl ExactSizeIterator<Item = &Kept> {
+    pub(crate) fn requests(&self) -> impl ExactSizeIterator<Item = &StoredRequest> {
         self.requests.iter()
     }
 
@@ -147,9 +147,9 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    fn kept(path: String, bytes: usize) -> Kept {
+    fn kept(path: String, bytes: usize) -> StoredRequest {
         let body = Bytes::from(vec![b' '; bytes]);
-        Kept { at: SystemTime::now(), path, headers: HeaderMap::new(), body, manner: Manner::Take }
+        StoredRequest { at: SystemTime::now(), path, headers: HeaderMap::new(), body, manner: Manner::Take }
     }
 
     #[test]

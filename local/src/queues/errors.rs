@@ -11,14 +11,14 @@ use serde_json::json;
 pub(super) type Response = axum::http::Response<SqsResponseBody>;
 
 /// An error for a request or for one entry in a batch.
-pub(super) struct Refusal {
+pub(super) struct QueueError {
     /// The code from the query protocol, which the SDKs still use.
     code: &'static str,
     message: String,
     status: StatusCode,
 }
 
-impl Refusal {
+impl QueueError {
     pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), status: StatusCode::BAD_REQUEST }
     }
@@ -56,7 +56,7 @@ impl Refusal {
     }
 }
 
-impl From<SqsError> for Refusal {
+impl From<SqsError> for QueueError {
     fn from(error: SqsError) -> Self {
         let code = match error.code {
             SqsErrorCode::MessageNotInflight => "AWS.SimpleQueueService.MessageNotInflight",

@@ -17,7 +17,7 @@ use rustack_sqs_core::message::now_epoch_millis;
 use rustack_sqs_model::{error::SqsError, types::MessageAttributeValue};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{errors::Refusal, fair_order::Group};
+use super::{errors::QueueError, fair_order::Group};
 
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -121,7 +121,7 @@ impl Written {
     ///
     /// # Errors
     /// The change could not be written.
-    pub(super) async fn wait(self) -> Result<(), Refusal> {
+    pub(super) async fn wait(self) -> Result<(), QueueError> {
         let Some(receiver) = self.0 else { return Ok(()) };
         let written = receiver.await.unwrap_or_else(|_| Err("the queues are closed".to_owned()));
         written.map_err(|error| SqsError::internal_error(format!("cannot write to the disk: {error}")).into())

@@ -8,7 +8,7 @@ use rustack_sqs_model::{
     types::{BatchResultErrorEntry, MessageAttributeValue, SendMessageBatchRequestEntry},
 };
 
-use super::errors::Refusal;
+use super::errors::QueueError;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
@@ -23,12 +23,12 @@ const MAX_RECEIVED: i32 = 10;
 
 /// Takes the maximum size of a queue's messages from its new attributes, if it is one of them. The embedded crate
 /// rejects more than 256 KiB, the former limit.
-pub(super) fn max_size(attributes: &mut HashMap<String, String>) -> Result<Option<usize>, Refusal> {
+pub(super) fn max_size(attributes: &mut HashMap<String, String>) -> Result<Option<usize>, QueueError> {
     const NAME: &str = "MaximumMessageSize";
     let Some(value) = attributes.remove(NAME) else { return Ok(None) };
     match value.parse() {
         Ok(size) if (1024..=MAX_SIZE).contains(&size) => Ok(Some(size)),
-        _ => Err(Refusal::new("InvalidAttributeValue", format!("Invalid value for the parameter {NAME}."))),
+        _ => Err(QueueError::new("InvalidAttributeValue", format!("Invalid value for the parameter {NAME}."))),
     }
 }
 
@@ -39,28 +39,31 @@ pub(super) fn message(
     delay: Option<i32>,
     group: Option<&str>,
     attributes: &Attributes,
-) -> Result<(), Refusal> {
+) -> Result<(), QueueError> {
     if body.is_empty() {
-        return Err(Refusal::new("MissingParameter", "The request must contain the parameter MessageBody."));
+        return Err(QueueError::new("MissingParameter", "The request must contain the parameter MessageBody."));
     }
     if !body.chars().all(is_allowed) {
-        return Err(Refusal::new("InvalidMessageContents", "The message contains characters outside the allowed set."));
+        return Err(QueueError::new(
+            "InvalidMessageContents",
+            "The message contains characters outside the allowed set.",
+        ));
     }
     if attributes.len() > MAX_ATTRIBUTES {
         let (number, most) = (attributes.len(), MAX_ATTRIBUTES);
-        return Err(Refusal::invalid(format!(
+        return Err(QueueError::invalid(format!(
             "Number of message attributes [{number}] exceeds the allowed maximum [{most}]."
         )));
     }
     if size(body, attributes) > max_size {
         let message =
             format!("One or more parameters are invalid. Reason: Message must be shorter than {max_size} bytes.");
-        return Err(Refusal::invalid(message));
+        return Err(QueueError::invalid(message));
     }
     if group.is_some_and(|group| {
         group.is_empty() || group.len() > 128 || !group.bytes().all(|byte| byte.is_ascii_graphic())
     }) {
-        return Err(Refusal::invalid(
+        return Err(QueueError::invalid(
             "MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length.",
         ));
     }
@@ -68,9 +71,9 @@ pub(super) fn message(
 }
 
 /// Rejects a deduplication id, which only FIFO queues accept.
-pub(super) fn deduplication_id(id: Option<&str>) -> Result<(), Refusal> {
+pub(super) fn deduplication_id(id: Option<&str>) -> Result<(), QueueError> {
     if id.is_some() {
-        return Err(Refusal::invalid(
+        return Err(QueueError::invalid(
             "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId.",
         ));
     }
@@ -82,9 +85,9 @@ pub(super) fn deduplication_id(id: Option<&str>) -> Result<(), Refusal> {
 pub(super) fn batch<E>(
     entries: &mut Vec<E>,
     id: impl Fn(&E) -> &str,
-    mut check: impl FnMut(&E) -> Result<(), Refusal>,
-) -> Result<Vec<BatchResultErrorEntry>, Refusal> {
-    let refuse = |code, message| Err(Refusal::new(code, message));
+    mut check: impl FnMut(&E) -> Result<(), QueueError>,
+) -> Result<Vec<BatchResultErrorEntry>, QueueError> {
+    let refuse = |code, message| Err(QueueError::new(code, message));
     if entries.is_empty() {
         return refuse(
             "AWS.SimpleQueueService.EmptyBatchRequest",
@@ -122,16 +125,16 @@ pub(super) fn batch<E>(
 }
 
 /// Checks the total size of the messages in a batch.
-pub(super) fn batch_size(entries: &[SendMessageBatchRequestEntry]) -> Result<(), Refusal> {
+pub(super) fn batch_size(entries: &[SendMessageBatchRequestEntry]) -> Result<(), QueueError> {
     let sent = entries.iter().map(|entry| size(&entry.message_body, &entry.message_attributes)).sum::<usize>();
     if sent > MAX_SIZE {
         let message = format!("Batch requests cannot be longer than {MAX_SIZE} bytes. You have sent {sent} bytes.");
-        return Err(Refusal::new("AWS.SimpleQueueService.BatchRequestTooLong", message));
+        return Err(QueueError::new("AWS.SimpleQueueService.BatchRequestTooLong", message));
     }
     Ok(())
 }
 
-pub(super) fn receive(input: &ReceiveMessageInput) -> Result<(), Refusal> {
+pub(super) fn receive(input: &ReceiveMessageInput) -> Result<(), QueueError> {
     for (name, value, least, most) in [
         ("MaxNumberOfMessages", input.max_number_of_messages, 1, MAX_RECEIVED),
         ("WaitTimeSeconds", input.wait_time_seconds, 0, MAX_WAIT),
@@ -142,16 +145,16 @@ pub(super) fn receive(input: &ReceiveMessageInput) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) fn visibility(timeout: i32) -> Result<(), Refusal> {
+pub(super) fn visibility(timeout: i32) -> Result<(), QueueError> {
     range("VisibilityTimeout", timeout, 0, MAX_VISIBILITY)
 }
 
-fn range(name: &str, value: i32, least: i32, most: i32) -> Result<(), Refusal> {
+fn range(name: &str, value: i32, least: i32, most: i32) -> Result<(), QueueError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
     let message = format!("Value {value} for parameter {name} is invalid. Reason: Must be between {least} and {most}.");
-    Err(Refusal::invalid(message))
+    Err(QueueError::invalid(message))
 }
 
 /// The characters that XML 1.0 allows.

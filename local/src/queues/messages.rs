@@ -25,11 +25,11 @@ use tokio::{
 };
 
 use super::{
-    errors::Refusal,
+    errors::QueueError,
     journal::{self, Change, Journal, Message, Written},
     limits,
     receipt::Receipt,
-    received_message::Wanted,
+    received_message::RequestedAttributes,
     store::{Store, StoredMessage},
 };
 
@@ -133,7 +133,7 @@ impl Messages {
     }
 
     /// The maximum size of a queue's messages, in bytes.
-    pub(super) fn max_size(&self, queue_url: &str) -> Result<usize, Refusal> {
+    pub(super) fn max_size(&self, queue_url: &str) -> Result<usize, QueueError> {
         Ok(self.state().queue(queue_url)?.max_size)
     }
 
@@ -143,7 +143,7 @@ impl Messages {
     }
 
     /// Sends messages. They are safe once they are written.
-    pub(super) fn send(&self, queue_url: &str, drafts: Vec<Draft>) -> Result<(Vec<SendResult>, Written), Refusal> {
+    pub(super) fn send(&self, queue_url: &str, drafts: Vec<Draft>) -> Result<(Vec<SendResult>, Written), QueueError> {
         let name = queue_name(queue_url);
         let drafts: Vec<_> = drafts
             .into_iter()
@@ -184,7 +184,7 @@ impl Messages {
     }
 
     /// Receives messages. If none is visible, waits for one.
-    pub(super) async fn receive(&self, input: &ReceiveMessageInput) -> Result<Vec<types::Message>, Refusal> {
+    pub(super) async fn receive(&self, input: &ReceiveMessageInput) -> Result<Vec<types::Message>, QueueError> {
         let start = Instant::now();
         loop {
             let (changed, wait) = self.waiting(input)?;
@@ -204,7 +204,7 @@ impl Messages {
     }
 
     /// Returns the signal that wakes a receive call, and the time for which it waits for a message.
-    fn waiting(&self, input: &ReceiveMessageInput) -> Result<(Arc<Notify>, Duration), Refusal> {
+    fn waiting(&self, input: &ReceiveMessageInput) -> Result<(Arc<Notify>, Duration), QueueError> {
         let mut state = self.state();
         let queue = state.queue(&input.queue_url)?;
         let wait = input.wait_time_seconds.unwrap_or(queue.settings.receive_message_wait_time_seconds);
@@ -212,8 +212,8 @@ impl Messages {
     }
 
     /// Receives the messages that are visible now.
-    fn take(&self, input: &ReceiveMessageInput) -> Result<Vec<types::Message>, Refusal> {
-        let (name, wanted) = (queue_name(&input.queue_url), Wanted::by(input));
+    fn take(&self, input: &ReceiveMessageInput) -> Result<Vec<types::Message>, QueueError> {
+        let (name, wanted) = (queue_name(&input.queue_url), RequestedAttributes::by(input));
         let most = input.max_number_of_messages.and_then(|most| most.try_into().ok()).unwrap_or(1);
         let mut state = self.state();
         let redrive = state.redrive(name);
@@ -255,7 +255,7 @@ impl Messages {
     }
 
     /// Deletes the messages with these receipts from a queue. An expired receipt does not delete anything.
-    pub(super) fn delete(&self, queue_url: &str, receipts: &[Receipt]) -> Result<Written, Refusal> {
+    pub(super) fn delete(&self, queue_url: &str, receipts: &[Receipt]) -> Result<Written, QueueError> {
         let mut state = self.state();
         let (queue, now) = (state.queue(queue_url)?, Instant::now());
         let deleted = receipts.iter().filter(|receipt| queue.store.delete(**receipt, now));
@@ -264,11 +264,11 @@ impl Messages {
     }
 
     /// Makes a received message visible after this number of seconds.
-    pub(super) fn change_visibility(&self, queue_url: &str, receipt: Receipt, timeout: i32) -> Result<(), Refusal> {
+    pub(super) fn change_visibility(&self, queue_url: &str, receipt: Receipt, timeout: i32) -> Result<(), QueueError> {
         let mut state = self.state();
         let queue = state.queue(queue_url)?;
         if !queue.store.change_visibility(receipt, seconds(timeout), Instant::now()) {
-            return Err(Refusal::new(
+            return Err(QueueError::new(
                 "AWS.SimpleQueueService.MessageNotInflight",
                 "Message does not exist or is not available for visibility timeout change.",
             ));
@@ -290,7 +290,7 @@ impl Messages {
 }
 
 impl Contents {
-    fn queue(&mut self, queue_url: &str) -> Result<&mut Queue, Refusal> {
+    fn queue(&mut self, queue_url: &str) -> Result<&mut Queue, QueueError> {
         let missing = || SqsError::non_existent_queue("The specified queue does not exist for this wsdl version.");
         self.queues.get_mut(queue_name(queue_url)).ok_or_else(|| missing().into())
     }

@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use uuid::Uuid;
 
-use super::errors::Refusal;
+use super::errors::QueueError;
 
 /// A decoded receipt handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,13 +21,13 @@ impl Receipt {
     }
 
     /// Reads a handle.
-    pub(super) fn read(handle: &str) -> Result<Self, Refusal> {
+    pub(super) fn read(handle: &str) -> Result<Self, QueueError> {
         let text = BASE64_STANDARD.decode(handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let receipt = text
             .as_deref()
             .and_then(|text| text.split_once(':'))
             .and_then(|(key, nonce)| Some(Self { key: key.parse().ok()?, nonce: nonce.parse().ok()? }));
-        receipt.ok_or_else(|| Refusal::new("ReceiptHandleIsInvalid", "The input receipt handle is invalid."))
+        receipt.ok_or_else(|| QueueError::new("ReceiptHandleIsInvalid", "The input receipt handle is invalid."))
     }
 
     /// Returns the handle.

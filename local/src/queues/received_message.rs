@@ -10,9 +10,9 @@ use rustack_sqs_model::{
 use super::{receipt::Receipt, store::StoredMessage};
 
 /// The attributes that a receive call asks for.
-pub(super) struct Wanted<'a>(&'a ReceiveMessageInput);
+pub(super) struct RequestedAttributes<'a>(&'a ReceiveMessageInput);
 
-impl<'a> Wanted<'a> {
+impl<'a> RequestedAttributes<'a> {
     pub(super) fn by(input: &'a ReceiveMessageInput) -> Self {
         Self(input)
     }

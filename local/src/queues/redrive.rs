@@ -6,7 +6,7 @@ use rustack_sqs_model::input::{
 };
 use serde_json::{Value, json};
 
-use super::{Queues, errors::Refusal};
+use super::{Queues, errors::QueueError};
 
 /// The maximum number of messages in a receive call.
 const BATCH_SIZE: i32 = 10;
@@ -16,14 +16,14 @@ const VISIBILITY_SECONDS: i32 = 30;
 
 impl Queues {
     /// Unlike SQS, moves all visible messages before responding. As in SQS, a moved message counts as a new one.
-    pub(super) async fn start_move(&self, input: StartMessageMoveTaskInput) -> Result<Value, Refusal> {
+    pub(super) async fn start_move(&self, input: StartMessageMoveTaskInput) -> Result<Value, QueueError> {
         let name = input.source_arn.rsplit(':').next().unwrap_or_default();
         let queue = GetQueueUrlInput { queue_name: name.to_owned(), ..Default::default() };
         let queue_url = self.sqs.get_queue_url(queue).await?.queue_url.unwrap_or_default();
         let sources = ListDeadLetterSourceQueuesInput { queue_url: queue_url.clone(), ..Default::default() };
         let sources = self.sqs.list_dead_letter_source_queues(sources).await?.queue_urls;
         let [target] = &sources[..] else {
-            return Err(Refusal::invalid("Source queue must be the dead-letter queue of one queue."));
+            return Err(QueueError::invalid("Source queue must be the dead-letter queue of one queue."));
         };
         loop {
             let receive = ReceiveMessageInput {

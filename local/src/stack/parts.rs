@@ -23,8 +23,8 @@ use crate::{
     openapi::{Session, document, published},
     outbox::Outbox,
     poller::Poller,
-    requests::Requests,
-    template::{ACCOUNT, Place, REGION, Schedule, Template},
+    requests::RequestCounts,
+    template::{ACCOUNT, LocalAddresses, REGION, Schedule, Template},
 };
 
 /// The path of the OpenAPI description. Deployments do not serve it.
@@ -89,7 +89,7 @@ pub(super) fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
 
 pub(super) fn clients(
     lambda: HashMap<String, String>,
-    requests: &Arc<Requests>,
+    requests: &Arc<RequestCounts>,
 ) -> Result<(aws_sdk_dynamodb::Client, aws_sdk_sqs::Client)> {
     let env = Env::new(move |name| lambda.get(name).cloned()).over(requests.client());
     let aws = Aws::new(&env)?;
@@ -127,7 +127,7 @@ pub fn exact_openapi() -> Result<Value> {
 /// The functions, without the services that they need to run.
 fn described() -> Result<BTreeMap<String, Arc<Function>>> {
     let nowhere = "http://127.0.0.1:0";
-    let template = Template::load(&parameters(nowhere, ""), Place::new(nowhere, nowhere))?;
+    let template = Template::load(&parameters(nowhere, ""), LocalAddresses::new(nowhere, nowhere))?;
     let lambda = lambda_variables(nowhere, nowhere, nowhere);
     functions(&template, &HashMap::new(), &lambda, &Arc::default())
 }
@@ -136,7 +136,7 @@ pub(super) fn functions(
     template: &Template,
     overrides: &HashMap<String, String>,
     lambda: &HashMap<String, String>,
-    requests: &Arc<Requests>,
+    requests: &Arc<RequestCounts>,
 ) -> Result<BTreeMap<String, Arc<Function>>> {
     let arn_prefix = format!("arn:aws:lambda:{REGION}:{ACCOUNT}");
     let functions = template.functions.iter().map(|(name, properties)| {

@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::place::{ACCOUNT, Place, REGION, local_name};
+use super::place::{ACCOUNT, LocalAddresses, REGION, local_name};
 
 /// The names that intrinsic functions in a template can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,
     conditions: Map<String, Value>,
-    place: Place,
+    place: LocalAddresses,
 }
 
 impl Scope {
     /// Returns the scope of the template `root`. `overrides` replace the defaults of its parameters.
-    pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: Place) -> Self {
+    pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: LocalAddresses) -> Self {
         let section = |name: &str| root.get(name).and_then(Value::as_object);
         let mut parameters: HashMap<_, _> = section("Parameters")
             .into_iter()
@@ -214,7 +214,7 @@ mod tests {
                 "ApiKeysTable": {"Type": "AWS::DynamoDB::Table"},
             },
         });
-        Scope::new(&root, &[("From", "a@b.c")], Place::example()).evaluate(value)
+        Scope::new(&root, &[("From", "a@b.c")], LocalAddresses::example()).evaluate(value)
     }
 
     #[test]

@@ -5,12 +5,12 @@ pub(crate) const ACCOUNT: &str = "123456789012";
 
 /// The local addresses of the template's resources.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct LocalAddresses {
     pub(crate) api: String,
     pub(crate) sqs: String,
 }
 
-impl Place {
+impl LocalAddresses {
     /// Returns the place with the API and the queues at these addresses.
     pub(crate) fn new(api: &str, sqs: &str) -> Self {
         Self { api: api.to_owned(), sqs: sqs.to_owned() }

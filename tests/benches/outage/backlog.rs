@@ -10,7 +10,7 @@ use common::{
         delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Trigger},
         event::JobEvent,
         log::{
-            Log,
+            DeliveryLog,
             due_rows::Minute,
             recovery::{Missed, Selection},
         },
@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// The log, and tenants with one endpoint each.
 pub(crate) struct Backlog {
-    log: Log,
+    log: DeliveryLog,
     recorder: Recorder,
     destinations: Vec<(TenantId, EndpointId)>,
     now: Timestamp,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    script::Fault,
+    script::DeclaredError,
     world::{NEW, World},
 };
 
@@ -69,9 +69,9 @@ impl Allowance {
         let (script, state) = (&world.script, world.state());
         let skew = Duration::from_millis(script.skew.unsigned_abs());
         let (apart, read) = (skew * 2, Duration::from_secs(33));
-        let is_twice = |fault: &Fault| match fault {
-            Fault::Duplicate(_, after) => Duration::from_secs(*after) <= NEW,
-            Fault::Overlapping(_) => true,
+        let is_twice = |fault: &DeclaredError| match fault {
+            DeclaredError::Duplicate(_, after) => Duration::from_secs(*after) <= NEW,
+            DeclaredError::Overlapping(_) => true,
             _ => false,
         };
         Self {
@@ -93,11 +93,11 @@ impl Allowance {
             repeating: state.faults - state.harmless + state.copies,
             harmless: state.harmless,
             is_sound: script.faults.iter().all(|fault| {
-                use Fault::{Duplicate, NoSweep, Overlapping, TwoSweeps, Undeleted};
+                use DeclaredError::{Duplicate, NoSweep, Overlapping, TwoSweeps, Undeleted};
                 matches!(fault, Duplicate(..) | Overlapping(_) | Undeleted(_) | NoSweep(_) | TwoSweeps(_))
             }),
             has_duplicates: script.faults.iter().any(is_twice),
-            has_late_writes: script.faults.iter().any(|fault| matches!(fault, Fault::Late(..))),
+            has_late_writes: script.faults.iter().any(|fault| matches!(fault, DeclaredError::Late(..))),
         }
     }
 }

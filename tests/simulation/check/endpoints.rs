@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Allowance, Check, Logged, ends};
 use crate::{
     run::{Endpoint, Within, pending, time},
-    script::{Fault, Time},
-    world::{Mail, stamp},
+    script::{DeclaredError, Time},
+    world::{EmailMessage, stamp},
 };
 
 /// The minimum time between two emails that an endpoint is failing.
@@ -65,20 +65,26 @@ impl Check<'_> {
     }
 
     /// Checks that an outage is reported within ten minutes and once, and that nothing else is.
-    fn outages(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, about: &[&Mail]) {
+    fn outages(
+        &self,
+        wrong: &mut Vec<String>,
+        (tenant, index): (usize, usize),
+        endpoint: &Endpoint,
+        about: &[&EmailMessage],
+    ) {
         let Allowance { stale, apart, faults, has_duplicates, .. } = self.allowance;
         let here = (tenant, Some(index));
         let taken = self.posts.iter().filter(|post| post.to == here && post.taken);
         let successes: Vec<_> = taken.map(|post| Within { from: post.at, to: post.ended.unwrap_or(post.at) }).collect();
         let changes = endpoint.switches.iter().map(|(_, when)| *when).chain(endpoint.deleted);
         let ends_of_outages: Vec<_> = successes.iter().copied().chain(changes).collect();
-        let is_failing = |mail: &&&Mail| mail.subject.ends_with("is failing");
+        let is_failing = |mail: &&&EmailMessage| mail.subject.ends_with("is failing");
         let mails: Vec<_> = about.iter().filter(is_failing).map(|mail| mail.at).collect();
         let own = || self.logged.iter().filter(|it| (it.tenant, it.endpoint) == here && !it.is_test());
         let begins = |attempt: &Value| time(&attempt["at"]);
 
         // Calls that fail may leave out an attempt, and delay an email. So does a sweep that does not run.
-        let is_sweep = |fault: &&Fault| matches!(fault, Fault::NoSweep(_));
+        let is_sweep = |fault: &&DeclaredError| matches!(fault, DeclaredError::NoSweep(_));
         let unswept = u64::try_from(self.world.script.faults.iter().filter(is_sweep).count()).expect("few");
         let patience = if faults == 0 { 60 * (self.world.script.sweep_every * (1 + unswept) + 1) } else { 3600 };
         for logged in own() {

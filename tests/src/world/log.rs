@@ -9,9 +9,9 @@ use common::{
     webhooks::{
         delivery::{Delivery, Origin, Status},
         destination::EndpointUrl,
-        endpoints::{Endpoints, Gate, Gated, Shown},
+        endpoints::{Endpoints, Evidence, Gate, GateOwner},
         job_failures::JobFailures,
-        log::{Log, search::Filter},
+        log::{DeliveryLog, search::Filter},
     },
 };
 use serde_json::{Value, json};
@@ -21,9 +21,9 @@ use super::{Tenant, World, tables::Item};
 impl World {
     /// The delivery log.
     #[must_use]
-    pub fn delivery_log(&self) -> Log {
+    pub fn delivery_log(&self) -> DeliveryLog {
         let env = self.delivering();
-        Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+        DeliveryLog::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
     }
 
     /// The failing workflows of all tenants.
@@ -82,33 +82,33 @@ impl World {
 
     /// Opens an endpoint's gate, as if its receiver had answered quickly.
     pub async fn make_quick(&self, tenant: &Tenant, endpoint: &str) {
-        self.shift_gate(tenant, endpoint, Shown::Quick, Timestamp::now()).await;
+        self.shift_gate(tenant, endpoint, Evidence::Quick, Timestamp::now()).await;
     }
 
     /// Opens the gate of a callback origin, as if its receiver had answered quickly.
     pub async fn make_origin_quick(&self, tenant: &str, url: &str) {
         let (tenant, now) = (tenant.parse().expect("a tenant"), Timestamp::now());
-        let origin = Gated::Origin(Origin::of(&EndpointUrl::parse(url).expect("a URL")));
-        let shifted = self.stored_endpoints().shift_gate(&tenant, origin, Gate::New, Shown::Quick, now, now).await;
+        let origin = GateOwner::Origin(Origin::of(&EndpointUrl::parse(url).expect("a URL")));
+        let shifted = self.stored_endpoints().shift_gate(&tenant, origin, Gate::New, Evidence::Quick, now, now).await;
         shifted.expect("the write succeeds");
     }
 
     /// Closes an endpoint's gate, as if its receiver had just answered late.
     pub async fn make_late(&self, tenant: &Tenant, endpoint: &str) {
-        self.shift_gate(tenant, endpoint, Shown::Late, Timestamp::now()).await;
+        self.shift_gate(tenant, endpoint, Evidence::Late, Timestamp::now()).await;
     }
 
     /// Closes an endpoint's gate, as if its receiver had not answered since `since`.
     pub async fn make_silent(&self, tenant: &Tenant, endpoint: &str, since: Timestamp) {
-        self.shift_gate(tenant, endpoint, Shown::Nothing, since).await;
+        self.shift_gate(tenant, endpoint, Evidence::Nothing, since).await;
     }
 
-    async fn shift_gate(&self, tenant: &Tenant, endpoint: &str, shown: Shown, now: Timestamp) {
+    async fn shift_gate(&self, tenant: &Tenant, endpoint: &str, shown: Evidence, now: Timestamp) {
         let gate = self.gate(tenant, endpoint).await;
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         let endpoints = self.stored_endpoints();
         // The attempt began after all earlier ones.
-        let shifted = endpoints.shift_gate(&tenant, Gated::Endpoint(id), gate, shown, Timestamp::now(), now);
+        let shifted = endpoints.shift_gate(&tenant, GateOwner::Endpoint(id), gate, shown, Timestamp::now(), now);
         shifted.await.expect("the write succeeds");
     }
 

@@ -47,7 +47,7 @@ use common::{
         },
         destination::{EndpointUrl, SigningSecret},
         event::EventName,
-        log::{Log, Row},
+        log::{DeliveryLog, Row},
     },
 };
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
 /// The store that tests use to write deliveries.
 pub(crate) struct Book {
-    log: Log,
+    log: DeliveryLog,
     now: Timestamp,
 }
 
@@ -83,7 +83,7 @@ impl Book {
     pub(crate) fn of(world: &World) -> Self {
         let env = world.stack.environment("deliveries-resend").expect("the function").clone();
         let env = Env::new(move |name| env.get(name).cloned());
-        let log = Log::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
+        let log = DeliveryLog::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
         // The log stores times in milliseconds.
         Self { log, now: Timestamp::from_millisecond(Timestamp::now().as_millisecond()) }
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     accounts::{
-        email::Email,
+        email::EmailAddress,
         organizations::{Organization, Organizations},
         users::User,
     },
@@ -19,7 +19,7 @@ use crate::{
         expression::Update,
         transaction::Transaction,
     },
-    error::{Conflict, Error, Refusal, Result},
+    error::{Conflict, Error, ForbiddenReason, Result},
     id::{InvitationId, UserId},
     timestamp::Timestamp,
 };
@@ -58,7 +58,7 @@ impl Invitations {
     ///
     /// # Errors
     /// The user's address is not verified, the invitation does not exist, or it is for another address
-    /// ([`Refusal::NotTheRecipient`]).
+    /// ([`ForbiddenReason::NotTheRecipient`]).
     pub async fn received(&self, user: &User, id: InvitationId) -> Result<Received> {
         user.check_verified()?;
         let found = get(&self.dynamodb, &self.invitations, key(id), "reading an invitation").await?.ok_or(NOT_FOUND)?;
@@ -69,7 +69,7 @@ impl Invitations {
         if received.invited.invitation.email == user.email {
             Ok(received)
         } else {
-            Err(Error::Forbidden(Refusal::NotTheRecipient))
+            Err(Error::Forbidden(ForbiddenReason::NotTheRecipient))
         }
     }
 
@@ -77,7 +77,7 @@ impl Invitations {
     /// caller must have proved that the mailbox is theirs, because strangers must not learn of invitations.
     pub async fn received_at(
         &self,
-        email: &Email,
+        email: &EmailAddress,
         organizations: &Organizations,
         now: Timestamp,
     ) -> Result<Vec<(Invited, Organization)>> {

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     accounts::{
         consent::Consent,
-        email::Email,
-        mail::{Mail, Part},
+        email::EmailAddress,
+        mail::{EmailMessage, Part},
         users::{NAME, Role, User, Users, pk},
     },
     audit::{Action, Entry, Recorder, change},
@@ -18,7 +18,7 @@ use crate::{
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    error::{Error, Refusal, Result},
+    error::{Error, ForbiddenReason, Result},
     id::{TenantId, UserId},
     name::Name,
 };
@@ -30,7 +30,7 @@ pub(in crate::accounts) const MAX_TRIES: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsChange {
     /// The new address for notifications about failures.
-    pub debug_notification_email: Option<Email>,
+    pub debug_notification_email: Option<EmailAddress>,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: Option<bool>,
     /// Whether members need a second factor.
@@ -75,7 +75,7 @@ impl Organizations {
     /// Returns `false` if one of them was changed in the meantime, or the organization was deleted.
     ///
     /// # Errors
-    /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the write fails.
+    /// `by` is no longer an owner ([`ForbiddenReason::OwnersOnly`]), or the write fails.
     pub async fn change_settings(
         &self,
         recorder: &Recorder,
@@ -136,7 +136,7 @@ impl Organizations {
     /// Changes the name of the organization of `by`, who must be an owner, and returns the changed organization.
     ///
     /// # Errors
-    /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the organization was deleted in the meantime
+    /// `by` is no longer an owner ([`ForbiddenReason::OwnersOnly`]), or the organization was deleted in the meantime
     /// ([`Error::Busy`]).
     pub async fn rename(&self, recorder: &Recorder, users: &Users, by: &User, name: &Name) -> Result<Organization> {
         let id = &by.organization;
@@ -170,7 +170,7 @@ impl Organizations {
         recorder: &Recorder,
         writes: Transaction,
         user: &User,
-        new: &Email,
+        new: &EmailAddress,
     ) -> Result<Transaction> {
         let organization = self.get(&user.organization).await?;
         if user.role != Role::Owner || organization.debug_notification_email != user.email {
@@ -212,12 +212,12 @@ impl Organizations {
 /// write is the change itself; the second checks that the caller is an owner.
 ///
 /// # Errors
-/// The caller is no longer an owner ([`Refusal::OwnersOnly`]).
+/// The caller is no longer an owner ([`ForbiddenReason::OwnersOnly`]).
 fn is_made(refused: Option<usize>) -> Result<bool> {
     match refused {
         None => Ok(true),
         Some(0) => Ok(false),
-        Some(_) => Err(Error::Forbidden(Refusal::OwnersOnly)),
+        Some(_) => Err(Error::Forbidden(ForbiddenReason::OwnersOnly)),
     }
 }
 
@@ -226,7 +226,7 @@ const MOVED: &str = "The email address for notifications has changed";
 /// The email to an organization's previous notification address. The subject omits the name of the organization, which
 /// its founder chose. An owner of the address who has not agreed may be a stranger, so they do not see the new address,
 /// which is text that an owner of the organization chose. `stop` is the page that stops the emails.
-pub fn moved_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> Mail {
+pub fn moved_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> EmailMessage {
     let name = organization.name.as_str();
     let to = match consent {
         Consent::Agreed => format!("to {}", organization.debug_notification_email),
@@ -238,12 +238,12 @@ pub fn moved_mail(base: &BaseUrl, organization: &Organization, consent: Consent,
          change it back."
     );
     let parts = [Part::Text(news), Part::Button("View settings", format!("{base}/console/settings"))];
-    Mail::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
+    EmailMessage::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
 }
 
 /// The email to an organization's new notification address. The address may be a stranger's: the email explains why they
 /// get notifications, but does not reveal the old address.
-pub fn chosen_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> Mail {
+pub fn chosen_mail(base: &BaseUrl, organization: &Organization, consent: Consent, stop: String) -> EmailMessage {
     let name = organization.name.as_str();
     let news = Part::Text(format!("Notifications about failures in the organization {name} now go to this address."));
     let why = format!(
@@ -263,5 +263,5 @@ pub fn chosen_mail(base: &BaseUrl, organization: &Organization, consent: Consent
             vec![news, Part::Button("View settings", format!("{base}/console/settings"))]
         }
     };
-    Mail::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
+    EmailMessage::unrequested(MOVED, &parts, vec![Part::Text(why)], stop)
 }

@@ -6,7 +6,7 @@ use totp_rs::{Builder, Secret, Totp};
 use zeroize::Zeroizing;
 
 use crate::{
-    accounts::email::Email,
+    accounts::email::EmailAddress,
     error::{Error, Result},
     name::ServiceName,
     random,
@@ -39,7 +39,7 @@ impl TotpSecret {
     ///
     /// # Errors
     /// The secret is too short, so it was not generated here.
-    pub fn link(&self, service: &ServiceName, email: &Email) -> Result<Zeroizing<String>> {
+    pub fn link(&self, service: &ServiceName, email: &EmailAddress) -> Result<Zeroizing<String>> {
         // In the link, a colon separates the service and the email.
         let builder =
             Builder::new().with_issuer(Some(service.as_str().replace(':', " "))).with_account_name(email.as_str());
@@ -114,7 +114,7 @@ mod tests {
     fn the_link_names_the_service_and_the_account() {
         let secret = TotpSecret(Secret::from(*b"12345678901234567890"));
         let (service, email) =
-            ("Jobs: A & B".parse().expect("a name"), Email::parse("jo+1@example.com").expect("an email"));
+            ("Jobs: A & B".parse().expect("a name"), EmailAddress::parse("jo+1@example.com").expect("an email"));
         let link = secret.link(&service, &email).expect("a link");
         assert_eq!(
             &*link,

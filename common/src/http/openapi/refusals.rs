@@ -9,7 +9,7 @@ use api::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::http::{shapes::Generators, wire::Wire};
+use crate::http::{body_format::BodyFormat, shapes::Generators};
 
 /// Adds the error schemas of both formats.
 pub(super) fn add_schemas(generators: &mut Generators) {
@@ -18,24 +18,24 @@ pub(super) fn add_schemas(generators: &mut Generators) {
 }
 
 /// Returns the name and the response for errors with the given status, with an example of each error.
-pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]) -> (String, Value) {
+pub(super) fn refusal(format: BodyFormat, status: u16, errors: &[(Code, Option<Reason>)]) -> (String, Value) {
     let examples: BTreeMap<&str, Value> = errors
         .iter()
         .map(|(code, reason)| {
-            let value = example(wire, status, *code, *reason);
+            let value = example(format, status, *code, *reason);
             (reason.map_or(code.as_str(), Reason::as_str), json!({ "summary": remedy(*code, *reason), "value": value }))
         })
         .collect();
     let names: Vec<&str> = examples.keys().copied().collect();
-    let (kind, schema) = match wire {
-        Wire::Envelope => ("Envelope", "EnvelopeError"),
-        Wire::Plain => ("Plain", "PlainError"),
-        Wire::Page => ("Page", "PlainError"),
+    let (kind, schema) = match format {
+        BodyFormat::Envelope => ("Envelope", "EnvelopeError"),
+        BodyFormat::Plain => ("Plain", "PlainError"),
+        BodyFormat::Page => ("Page", "PlainError"),
     };
     let name = format!("{kind}{}", names.iter().map(|name| camel_case(name)).collect::<Vec<_>>().join("Or"));
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
     let json = json!({ "schema": schema, "examples": examples });
-    let content = if wire == Wire::Page {
+    let content = if format == BodyFormat::Page {
         json!({ "application/json": json, "text/html": { "schema": { "type": "string" } } })
     } else {
         json!({ "application/json": json })
@@ -50,8 +50,8 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]
     (name, response.into())
 }
 
-fn example(wire: Wire, status: u16, code: Code, reason: Option<Reason>) -> Value {
-    let (message, plain) = (why(status), wire != Wire::Envelope);
+fn example(format: BodyFormat, status: u16, code: Code, reason: Option<Reason>) -> Value {
+    let (message, plain) = (why(status), format != BodyFormat::Envelope);
     let of_conflict = reason.filter(|_| plain && code == Code::Conflict);
     let kind = of_conflict.map_or(code.as_str().to_owned(), |reason| reason.as_str().to_uppercase());
     let more = match reason {

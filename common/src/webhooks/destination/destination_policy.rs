@@ -22,7 +22,7 @@ pub struct DestinationPolicy {
 
 /// Why a destination is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum DestinationError {
     /// Plain HTTP, although only HTTPS is allowed.
     PlainHttp,
     /// An address that is not on the public internet.
@@ -31,7 +31,7 @@ pub enum Refused {
     Impossible,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for DestinationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PlainHttp => "Must be an https URL",
@@ -41,7 +41,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for DestinationError {}
 
 impl DestinationPolicy {
     /// Allows the ranges `allowed`, and plain HTTP if `allow_http`.
@@ -57,7 +57,7 @@ impl DestinationPolicy {
     /// Finds reasons to reject a URL without a DNS lookup: its scheme, or a literal address in it. The URL parser has
     /// already normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
     /// digits; WHATWG URL, "host parsing").
-    pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
+    pub fn refusals(&self, url: &Url) -> impl Iterator<Item = DestinationError> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
             Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
@@ -65,15 +65,15 @@ impl DestinationPolicy {
             Some(Host::Domain(name)) => is_localhost(name).then_some(Ipv4Addr::LOCALHOST.into()),
             None => None,
         };
-        let scheme = (!encrypted).then_some(Refused::PlainHttp);
+        let scheme = (!encrypted).then_some(DestinationError::PlainHttp);
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
     /// Finds reasons to reject a URL that is about to be stored, including an invalid host name and port 0. If an
     /// earlier version stored such a URL, its attempts fail with `dns` or `connect`.
-    pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
+    pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = DestinationError> {
         let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
-        self.refusals(url).chain((!exists).then_some(Refused::Impossible))
+        self.refusals(url).chain((!exists).then_some(DestinationError::Impossible))
     }
 
     /// The rule for the beginning of a URL.
@@ -89,10 +89,10 @@ impl DestinationPolicy {
     ///
     /// # Errors
     /// The address is neither public nor in an allowed range.
-    pub fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
+    pub fn check_address(&self, address: IpAddr) -> Result<(), DestinationError> {
         let address = embedded(address);
         let allowed = is_public(address) || self.allowed.iter().any(|range| range.contains(&address));
-        if allowed { Ok(()) } else { Err(Refused::NotPublic) }
+        if allowed { Ok(()) } else { Err(DestinationError::NotPublic) }
     }
 }
 
@@ -377,7 +377,7 @@ mod tests {
             "[2606:4700:4700::1111]:0",
             "example.com:00000",
         ] {
-            assert_eq!(refusals(&format!("https://{host}/hook")), (vec![Refused::Impossible], 0), "{host}");
+            assert_eq!(refusals(&format!("https://{host}/hook")), (vec![DestinationError::Impossible], 0), "{host}");
         }
         for host in [
             "example.com.",

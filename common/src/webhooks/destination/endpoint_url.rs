@@ -5,7 +5,7 @@ use std::fmt;
 use http::Uri;
 use url::{Position, Url};
 
-use super::destination_policy::{DestinationPolicy, Refused};
+use super::destination_policy::{DestinationError, DestinationPolicy};
 use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
@@ -35,7 +35,7 @@ impl EndpointUrl {
     /// Parses a URL to store, like [`parse_new`](Self::parse_new). Rejects URLs that `policy` would reject at each
     /// delivery, too.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
-        let problem = |refused: Refused| Problem::format(refused.to_string());
+        let problem = |refused: DestinationError| Problem::format(refused.to_string());
         let problems = |url: &Url| policy.refusals_to_store(url).map(problem).chain(problems_of_new(text)).collect();
         Self::parse_and(text, policy.complete_url(), problems)
     }

@@ -24,7 +24,7 @@ use crate::{
             WebhookId,
         },
         event::EventName,
-        log::Log,
+        log::DeliveryLog,
         queue::Queues,
     },
 };
@@ -117,7 +117,7 @@ impl Endpoints {
     /// A call to AWS failed. Some endpoints may not get the notice until the caller tries again.
     pub async fn announce(
         &self,
-        log: &Log,
+        log: &DeliveryLog,
         queues: &Queues,
         tenant: &TenantId,
         notice: &Notice,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    kind::Address,
+    kind::DeliveryMethod,
     options::{Options, OptionsChange},
 };
 use crate::{
@@ -19,7 +19,7 @@ pub struct NewEndpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
-    pub address: Address,
+    pub address: DeliveryMethod,
     /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The headers that the receiver gets with each attempt.

@@ -19,7 +19,7 @@ use crate::{
     aws::{
         dynamo::{Item, get, number, text},
         expression::Update,
-        rounds,
+        retry_conflicts,
     },
     error::Result,
     id::{EndpointId, NotAnId, TenantId},
@@ -47,7 +47,7 @@ pub enum Gate {
     #[default]
     New,
     /// It is quick: the gate is open.
-    Open { since: Timestamp },
+    Quick { since: Timestamp },
     /// It answers, but took longer than a second, last at `at`, and answered at `answered_at`.
     Late { at: Timestamp, answered_at: Timestamp },
     /// It does not answer. The last attempt that showed this ended at `tried_at`.
@@ -56,7 +56,7 @@ pub enum Gate {
 
 /// The evidence of an attempt about its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Evidence {
     /// It ended within a second, with any outcome.
     Quick,
     /// It has lasted a second, and is still in progress.
@@ -73,35 +73,36 @@ pub enum Shown {
 
 impl Gate {
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Open { .. })
+        matches!(self, Self::Quick { .. })
     }
 
     /// The gate after an attempt that began at `began`.
     #[must_use]
-    pub fn after(self, shown: Shown, began: Timestamp, now: Timestamp) -> Self {
-        let (open, late) = (Self::Open { since: now }, Self::Late { at: now, answered_at: now });
-        match (self, shown) {
-            (Self::New, Shown::Quick) => open,
-            (Self::New | Self::Open { .. }, Shown::Late) | (Self::Silent { .. }, Shown::Quick | Shown::Late) => late,
+    pub fn after(self, evidence: Evidence, began: Timestamp, now: Timestamp) -> Self {
+        let (quick, late) = (Self::Quick { since: now }, Self::Late { at: now, answered_at: now });
+        match (self, evidence) {
+            (Self::New, Evidence::Quick) => quick,
+            (Self::New | Self::Quick { .. }, Evidence::Late)
+            | (Self::Silent { .. }, Evidence::Quick | Evidence::Late) => late,
             // The silent drain may be making an attempt, so it also makes the next one, after the shortest pause.
-            (Self::Silent { .. }, Shown::Asked) => Self::Silent { since: now, tried_at: now },
-            (Self::Open { .. }, Shown::Waits) => Self::Late { at: began, answered_at: began },
-            (Self::Late { at, .. }, Shown::Quick) if began.since(at) >= MINUTE => open,
-            (Self::Late { at, answered_at }, Shown::Quick) if now.since(answered_at) >= INTERVAL => {
+            (Self::Silent { .. }, Evidence::Asked) => Self::Silent { since: now, tried_at: now },
+            (Self::Quick { .. }, Evidence::Waits) => Self::Late { at: began, answered_at: began },
+            (Self::Late { at, .. }, Evidence::Quick) if began.since(at) >= MINUTE => quick,
+            (Self::Late { at, answered_at }, Evidence::Quick) if now.since(answered_at) >= INTERVAL => {
                 Self::Late { at, answered_at: now }
             }
-            (Self::Late { at, .. }, Shown::Late) if now.since(at) >= INTERVAL => late,
+            (Self::Late { at, .. }, Evidence::Late) if now.since(at) >= INTERVAL => late,
             // A short silence has short pauses. The time of the last attempt stays, because it may still be in progress.
-            (Self::Silent { since, tried_at }, Shown::Expected) if now.since(since) >= INTERVAL => {
+            (Self::Silent { since, tried_at }, Evidence::Expected) if now.since(since) >= INTERVAL => {
                 Self::Silent { since: now, tried_at }
             }
             // Another attempt has had an answer since this one began.
-            (Self::Open { since }, Shown::Nothing) if since > began => late,
-            (Self::Late { answered_at, .. }, Shown::Nothing) if answered_at > began => self,
-            (Self::New | Self::Open { .. } | Self::Late { .. }, Shown::Nothing) => {
+            (Self::Quick { since }, Evidence::Nothing) if since > began => late,
+            (Self::Late { answered_at, .. }, Evidence::Nothing) if answered_at > began => self,
+            (Self::New | Self::Quick { .. } | Self::Late { .. }, Evidence::Nothing) => {
                 Self::Silent { since: now, tried_at: now }
             }
-            (Self::Silent { since, tried_at }, Shown::Nothing) if now.since(tried_at) >= INTERVAL => {
+            (Self::Silent { since, tried_at }, Evidence::Nothing) if now.since(tried_at) >= INTERVAL => {
                 Self::Silent { since, tried_at: now }
             }
             _ => self,
@@ -112,7 +113,7 @@ impl Gate {
     fn written(self) -> Option<String> {
         match self {
             Self::New => None,
-            Self::Open { since } => Some(format!("open.{}", since.as_millisecond())),
+            Self::Quick { since } => Some(format!("open.{}", since.as_millisecond())),
             Self::Late { at, answered_at } => {
                 Some(format!("late.{}.{}", at.as_millisecond(), answered_at.as_millisecond()))
             }
@@ -138,7 +139,7 @@ impl FromStr for Gate {
             ms.map(Timestamp::from_millisecond).ok_or(NotAnId)
         };
         match name {
-            Some("open") => Ok(Self::Open { since: time()? }),
+            Some("open") => Ok(Self::Quick { since: time()? }),
             Some("late") => Ok(Self::Late { at: time()?, answered_at: time()? }),
             Some("silent") => Ok(Self::Silent { since: time()?, tried_at: time()? }),
             _ => Err(NotAnId),
@@ -148,12 +149,12 @@ impl FromStr for Gate {
 
 /// A receiver with a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gated {
+pub enum GateOwner {
     Endpoint(EndpointId),
     Origin(Origin),
 }
 
-impl Gated {
+impl GateOwner {
     fn key(self, tenant: &TenantId) -> Item {
         match self {
             Self::Endpoint(id) => key(tenant, id),
@@ -165,7 +166,7 @@ impl Gated {
 impl Endpoints {
     /// Reads the gate of a callback origin. The read is strongly consistent.
     pub async fn gate_of_origin(&self, tenant: &TenantId, origin: Origin) -> Result<Gate> {
-        let key = Gated::Origin(origin).key(tenant);
+        let key = GateOwner::Origin(origin).key(tenant);
         let item = get(&self.dynamodb, &self.table, key, "reading a callback origin").await?;
         Ok(item.as_ref().map(Gate::from_item).unwrap_or_default())
     }
@@ -175,22 +176,22 @@ impl Endpoints {
     pub async fn shift_gate(
         &self,
         tenant: &TenantId,
-        of: Gated,
+        of: GateOwner,
         seen: Gate,
-        shown: Shown,
+        evidence: Evidence,
         began: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
-        rounds(seen, |before| async move {
-            let after = before.after(shown, began, now);
+        retry_conflicts(seen, |before| async move {
+            let after = before.after(evidence, began, now);
             let Some(written) = after.written().filter(|_| after != before) else { return Ok(Break(())) };
             let update = Update::of(&self.table, of.key(tenant)).set(GATE, text(written));
             let update = match of {
-                Gated::Endpoint(_) => {
+                GateOwner::Endpoint(_) => {
                     let is_before = RENEWED_AT.is_below(number(began.as_millisecond()));
                     update.only_if(WEBHOOK_ENDPOINT_ID.exists()).only_if(RENEWED_AT.is_absent().or(is_before))
                 }
-                Gated::Origin(_) => update.set(DELETE_AT, number(now.after(MEMORY).as_second())),
+                GateOwner::Origin(_) => update.set(DELETE_AT, number(now.after(MEMORY).as_second())),
             };
             let update = update.only_if(match before.written() {
                 None => GATE.is_absent(),
@@ -201,7 +202,7 @@ impl Endpoints {
             }
             let item = get(&self.dynamodb, &self.table, of.key(tenant), "reading a gate").await?;
             let current = item.as_ref().map(Gate::from_item).unwrap_or_default();
-            let is_gone = item.is_none() && matches!(of, Gated::Endpoint(_));
+            let is_gone = item.is_none() && matches!(of, GateOwner::Endpoint(_));
             Ok(if is_gone || current == before { Break(()) } else { Continue(current) })
         })
         .await
@@ -220,7 +221,7 @@ mod tests {
     fn a_gate_is_read_as_it_was_written() {
         for gate in [
             Gate::New,
-            Gate::Open { since: at(7) },
+            Gate::Quick { since: at(7) },
             Gate::Late { at: at(8), answered_at: at(11) },
             Gate::Silent { since: at(9), tried_at: at(10) },
         ] {
@@ -232,27 +233,27 @@ mod tests {
 
     #[test]
     fn each_attempt_moves_the_gate() {
-        use Shown::{Expected, Late, Nothing, Quick, Waits};
-        let open = Gate::Open { since: at(1000) };
+        use Evidence::{Expected, Late, Nothing, Quick, Waits};
+        let quick = Gate::Quick { since: at(1000) };
         let late = |second, answered| Gate::Late { at: at(second), answered_at: at(answered) };
         let silent = |since, tried| Gate::Silent { since: at(since), tried_at: at(tried) };
-        for (before, shown, began, expected) in [
-            (Gate::New, Quick, 2000, Gate::Open { since: at(2000) }),
+        for (before, evidence, began, expected) in [
+            (Gate::New, Quick, 2000, Gate::Quick { since: at(2000) }),
             (Gate::New, Late, 1998, late(2000, 2000)),
             (Gate::New, Nothing, 1985, silent(2000, 2000)),
-            (open, Quick, 2000, open),
-            (open, Waits, 1999, late(1999, 1999)),
-            (open, Late, 1990, late(2000, 2000)),
-            (open, Nothing, 1985, silent(2000, 2000)),
+            (quick, Quick, 2000, quick),
+            (quick, Waits, 1999, late(1999, 1999)),
+            (quick, Late, 1990, late(2000, 2000)),
+            (quick, Nothing, 1985, silent(2000, 2000)),
             // The gate opened after the attempt had begun.
-            (open, Nothing, 999, late(2000, 2000)),
+            (quick, Nothing, 999, late(2000, 2000)),
             (late(1985, 1985), Nothing, 1985, silent(2000, 2000)),
             (late(1980, 1986), Nothing, 1985, late(1980, 1986)),
             (late(1996, 1996), Late, 1997, late(1996, 1996)),
             (late(1995, 1999), Late, 1996, late(2000, 2000)),
             (late(1941, 1996), Quick, 2000, late(1941, 1996)),
             (late(1941, 1995), Quick, 2000, late(1941, 2000)),
-            (late(1940, 1999), Quick, 2000, Gate::Open { since: at(2000) }),
+            (late(1940, 1999), Quick, 2000, Gate::Quick { since: at(2000) }),
             (late(1000, 1000), Waits, 1999, late(1000, 1000)),
             (silent(1000, 1900), Quick, 2000, late(2000, 2000)),
             (silent(1000, 1900), Late, 1990, late(2000, 2000)),
@@ -262,7 +263,7 @@ mod tests {
             (silent(1996, 1900), Expected, 2000, silent(1996, 1900)),
             (late(1000, 1000), Expected, 2000, late(1000, 1000)),
         ] {
-            assert_eq!(before.after(shown, at(began), at(2000)), expected, "{before:?} {shown:?} {began}");
+            assert_eq!(before.after(evidence, at(began), at(2000)), expected, "{before:?} {evidence:?} {began}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{aws::dynamo::ItemReader, error::Result, timestamp::Timestamp, webhoo
 
 /// How an endpoint gets its deliveries.
 #[derive(Clone, Debug)]
-pub enum Address {
+pub enum DeliveryMethod {
     /// The service posts deliveries to this URL.
     Push(EndpointUrl),
     /// The tenant receives deliveries.
@@ -23,7 +23,7 @@ pub struct Pulled {
     pub taken_at: Option<Timestamp>,
 }
 
-impl Address {
+impl DeliveryMethod {
     /// The URL of a push endpoint.
     pub fn url(&self) -> Option<&EndpointUrl> {
         match self {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::{
     health::{DisabledReason, Health, NOTING, PENDING, disabled},
     item::*,
-    kind::Address,
+    kind::DeliveryMethod,
     last_error::LastError,
     log_shards::log_shards,
     options::Options,
@@ -38,7 +38,7 @@ use crate::{
 pub struct Notice {
     pub endpoint: EndpointId,
     /// The URL of the endpoint, if it has one.
-    pub address: Address,
+    pub address: DeliveryMethod,
     /// The tenant's description of the endpoint.
     pub description: Option<Description>,
     /// The endpoint's health.
@@ -103,7 +103,7 @@ impl Notice {
         let health = Health::from_item(item);
         Ok(Some(Self {
             endpoint,
-            address: Address::read(&record)?,
+            address: DeliveryMethod::read(&record)?,
             description: Options::read(&record)?.description,
             health,
             failing_since: health.failing_since(now),
@@ -213,7 +213,7 @@ mod tests {
     fn notice(tries: u32) -> Notice {
         Notice {
             endpoint: EndpointId::generate(),
-            address: Address::Pull,
+            address: DeliveryMethod::Pull,
             description: None,
             health: Health::default(),
             failing_since: Some(Timestamp::now()),

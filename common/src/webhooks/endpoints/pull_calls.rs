@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     health::NOTING,
     item::{ASKED_AT, TAKEN_AT, WEBHOOK_ENDPOINT_ID},
-    kind::{Address, Pulled},
+    kind::{DeliveryMethod, Pulled},
     store::Endpoint,
     table::{Endpoints, NOT_FOUND},
 };
@@ -30,9 +30,9 @@ impl Endpoints {
     pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
         match endpoint.address {
-            Address::Push(_) => Err(Error::Conflict(Conflict::NotAPullEndpoint)),
-            Address::Pull if !endpoint.is_active() => Err(Error::Conflict(Conflict::EndpointInactive)),
-            Address::Pull => Ok(endpoint),
+            DeliveryMethod::Push(_) => Err(Error::Conflict(Conflict::NotAPullEndpoint)),
+            DeliveryMethod::Pull if !endpoint.is_active() => Err(Error::Conflict(Conflict::EndpointInactive)),
+            DeliveryMethod::Pull => Ok(endpoint),
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
     headers,
     health::{DISABLED, Health},
     item::*,
-    kind::{self, Address, Kind, Pulled},
+    kind::{self, DeliveryMethod, Kind, Pulled},
     last_error::ERROR,
     log_shards::{LOGGED, deleted, log_shards},
     options::Options,
@@ -43,7 +43,7 @@ use crate::{
 pub struct Endpoint {
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
-    pub address: Address,
+    pub address: DeliveryMethod,
     /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
@@ -328,8 +328,8 @@ impl NewEndpoint {
         let mut item = key(tenant, self.id);
         let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
         match &self.address {
-            Address::Push(url) => set(URL, text(url.as_str())),
-            Address::Pull => set(KIND, text(Kind::Pull)),
+            DeliveryMethod::Push(url) => set(URL, text(url.as_str())),
+            DeliveryMethod::Pull => set(KIND, text(Kind::Pull)),
         }
         set(SIGNING_SECRET, text(self.signing_secret.reveal()));
         set(ACTIVE, boolean(self.active));
@@ -422,7 +422,7 @@ impl Endpoint {
         Ok(Self {
             inactive_since: (!record.boolean(ACTIVE)?).then(inactive_since).transpose()?,
             id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
-            address: Address::read(&record)?,
+            address: DeliveryMethod::read(&record)?,
             signing_secret: record.checked(SIGNING_SECRET, SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,

@@ -19,7 +19,7 @@ use crate::{
     webhooks::{
         delivery::{Delivery, Payload},
         event::EventName,
-        log::Log,
+        log::DeliveryLog,
     },
 };
 
@@ -37,7 +37,7 @@ impl Endpoints {
     pub async fn begin_test(
         &self,
         recorder: &Recorder,
-        log: &Log,
+        log: &DeliveryLog,
         tenant: &TenantId,
         test: &Delivery,
         sample: EventName,

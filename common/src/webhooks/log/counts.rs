@@ -17,7 +17,7 @@ use super::{
     items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_AT, LAST_MS, MS, STATUS},
     search::{Filter, KeyRange, id, moment},
     statement::{PARTITIONS, SUCCESSES},
-    table::{Log, shard_key},
+    table::{DeliveryLog, shard_key},
     totals::Totals,
     undelivered::{Backlog, Undelivered},
 };
@@ -53,7 +53,7 @@ pub struct Statistics {
 
 /// Details of a destination's newest deliveries.
 #[derive(Clone, Debug, Default)]
-pub struct Details {
+pub struct DeliveryDetails {
     /// The deliveries that needed more than one attempt, by the hour when they were created.
     pub retried: BTreeMap<Timestamp, u32>,
     /// The durations, in milliseconds, of successful attempts.
@@ -72,7 +72,7 @@ struct ShardPart {
 }
 
 /// A part that was read.
-struct Counted {
+struct CountedPart {
     part: ShardPart,
     /// The successes.
     delivered: Vec<DeliveryId>,
@@ -91,7 +91,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The name of the test event.
 const TEST: &str = EventName::Test.as_str();
 
-impl Log {
+impl DeliveryLog {
     /// Counts the deliveries to each destination that were created at `since` or later, or in the hour of `since` if the
     /// log has the totals of that hour. Each destination is a list of shards, and `open` are its undelivered deliveries.
     /// At most `most` of the deliveries that no total contains are read.
@@ -123,7 +123,7 @@ impl Log {
             read.append(&mut together);
             let unread = read.iter().filter(|part| part.next.is_some()).count();
             let left = most.saturating_sub(read.iter().map(|part| part.read).sum());
-            for Counted { part, delivered, next, .. } in read {
+            for CountedPart { part, delivered, next, .. } in read {
                 let Some(sum) = counted.get_mut(part.destination) else { continue };
                 delivered.iter().for_each(|id| sum.hour(id).delivered += 1);
                 match next {
@@ -153,7 +153,7 @@ impl Log {
         tenant: &TenantId,
         parts: Vec<ShardPart>,
         range: &KeyRange,
-    ) -> Result<(Vec<Counted>, Vec<ShardPart>)> {
+    ) -> Result<(Vec<CountedPart>, Vec<ShardPart>)> {
         // A query reads one shard as well.
         if parts.len() < 2 || range.is_empty() {
             return Ok((Vec::new(), parts));
@@ -169,7 +169,7 @@ impl Log {
             match read.remove(&part.shard) {
                 Some(items) => {
                     let delivered: Vec<_> = items.iter().filter_map(|item| id(part.shard, item)).collect();
-                    counted.push(Counted { read: delivered.len(), part, delivered, next: None });
+                    counted.push(CountedPart { read: delivered.len(), part, delivered, next: None });
                 }
                 None => others.push(part),
             }
@@ -177,7 +177,7 @@ impl Log {
         Ok((counted, others))
     }
 
-    async fn count_part(&self, tenant: &TenantId, part: ShardPart) -> Result<Counted> {
+    async fn count_part(&self, tenant: &TenantId, part: ShardPart) -> Result<CountedPart> {
         let query = self.query_shard(tenant, part.shard, &part.range).scan_index_forward(false);
         // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
         let query = filter(select(query, &[DELIVERY]), is_success());
@@ -192,7 +192,7 @@ impl Log {
             let items = page.items.iter().filter(|item| next.is_none() || moment(item) != next.as_deref());
             delivered.extend(items.filter_map(|item| id(part.shard, item)));
             if start.is_none() || next.is_some() {
-                return Ok(Counted { part, delivered, read, next });
+                return Ok(CountedPart { part, delivered, read, next });
             }
         }
     }
@@ -205,7 +205,7 @@ impl Log {
         since: Timestamp,
         most: usize,
         now: Timestamp,
-    ) -> Result<Details> {
+    ) -> Result<DeliveryDetails> {
         let range = self.range(&Filter { since: Some(since), ..Filter::default() }, None, now);
         let reads = shards.iter().map(async |shard| {
             let query = self.query_shard(tenant, *shard, &range).scan_index_forward(false);
@@ -214,7 +214,7 @@ impl Log {
             Ok::<_, Error>((*shard, page))
         });
         let reads: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let mut details = Details::default();
+        let mut details = DeliveryDetails::default();
         for (shard, page) in reads {
             page.items.iter().for_each(|item| details.add(shard, item));
             details.since =
@@ -326,7 +326,7 @@ impl Statistics {
     }
 }
 
-impl Details {
+impl DeliveryDetails {
     fn add(&mut self, shard: Shard, item: &Item) {
         let record = ItemReader::new("delivery", item);
         let is_delivered = record.optional_parsed(STATUS).is_ok_and(|status| status == Some(Status::Delivered));

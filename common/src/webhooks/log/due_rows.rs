@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, LEASE},
     search::moment,
-    table::{ItemKey, Log, Row, keyed},
+    table::{DeliveryLog, ItemKey, Row, keyed},
 };
 use crate::{
     aws::{
@@ -144,7 +144,7 @@ const DRAIN: &str = "drain";
 /// The kind of the rows that request the [index](super::index) of a tenant's deliveries.
 const INDEX: &str = "index";
 
-impl Log {
+impl DeliveryLog {
     /// Builds the due row of a pending delivery.
     #[must_use]
     pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Row {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, OPEN},
     search::id,
-    table::{INDEX, ItemKey, Log, index_key, key_of, keyed, tests_key},
+    table::{DeliveryLog, INDEX, ItemKey, index_key, key_of, keyed, tests_key},
 };
 use crate::{
     aws::{
@@ -133,7 +133,7 @@ impl Ending {
     }
 }
 
-impl Log {
+impl DeliveryLog {
     /// Lists the items of each wanted tenant that the sweep looks at `now`.
     pub async fn endings(&self, is_wanted: impl Fn(&TenantId) -> bool, now: Timestamp) -> Result<Vec<Ending>> {
         let query = self.query(OPEN.equals(text(PARTITION))).index_name(INDEX);

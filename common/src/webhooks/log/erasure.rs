@@ -26,7 +26,7 @@ use super::{
     payload, recovery,
     search::id,
     states::{PASSING, only_if_waiting, standing},
-    table::{Log, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
+    table::{DeliveryLog, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
 };
 use crate::{
     audit::{Entry, Recorder},
@@ -34,7 +34,7 @@ use crate::{
         batch::{CONCURRENCY, batch_write, delete_request, put_request},
         dynamo::{Attribute, Item, ItemReader, number, query_all, query_page, text},
         expression::select,
-        rounds,
+        retry_conflicts,
         transaction::Transaction,
     },
     error::{Conflict, Error, Result},
@@ -52,7 +52,7 @@ const STORING_TIME: Duration = Duration::from_secs(60);
 const ERASING: &str = "erasing a delivery";
 const FORGETTING: &str = "forgetting deliveries";
 
-impl Log {
+impl DeliveryLog {
     /// Records that an erasure was requested.
     pub(in crate::webhooks) async fn record_erasure(&self, recorder: &Recorder, entry: Entry) -> Result<()> {
         Transaction::new("recording an erasure").record(recorder, entry)?.commit(&self.dynamodb).await
@@ -65,7 +65,7 @@ impl Log {
     /// There is no such delivery, an attempt is pending, a client has a lease, or the payload that it shares was stored
     /// within a minute.
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Delivery> {
-        let erased = rounds((), |()| async move {
+        let erased = retry_conflicts((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
             if before.erased_at.is_some() {
                 return Ok(Break(before));

@@ -32,7 +32,7 @@ use super::{
     items::{BACKDATED, DELIVERY, DESTINATION, EVENT, JOB_ID, WORKFLOW},
     payload::PARTS,
     search::{KeyRange, id, moment},
-    table::{ItemKey, Log, Row},
+    table::{DeliveryLog, ItemKey, Row},
     totals::{Total, UNTIL, after, partition},
 };
 use crate::{
@@ -134,7 +134,7 @@ impl IndexHash {
     }
 }
 
-impl Log {
+impl DeliveryLog {
     /// Builds the rows to write before the state of a delivery that enters the log `now`, if it is late.
     pub fn backdated_rows(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Vec<Row> {
         if !is_backdated(&delivery.id, now) {

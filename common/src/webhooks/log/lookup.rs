@@ -9,8 +9,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{
     index::{IndexHash, Segment, frequent_until, uncovered},
     items::DELIVERY,
-    search::{Cursor, DeliveryPage, Filter, KeyRange, PartialPage, Sought, id, merge, moment},
-    table::Log,
+    search::{Cursor, DeliveryPage, Filter, KeyRange, PartialPage, SearchTerms, id, merge, moment},
+    table::DeliveryLog,
     totals::after,
 };
 use crate::{
@@ -36,19 +36,19 @@ pub(super) struct Lookup {
     segments: Vec<Segment>,
 }
 
-impl Log {
+impl DeliveryLog {
     /// Reads the segments of the index, if it can be used to find these deliveries.
-    pub(super) async fn lookup(&self, sought: &Sought<'_>) -> Result<Option<Lookup>> {
+    pub(super) async fn lookup(&self, sought: &SearchTerms<'_>) -> Result<Option<Lookup>> {
         match sought.filter.hash() {
             Some(hash) => Ok(Some(Lookup { hash, segments: self.segments(sought.tenant).await? })),
             None => Ok(None),
         }
     }
 
-    /// Searches like [`Log::search_once`], but uses the index as far as it contains the hash.
+    /// Searches like [`DeliveryLog::search_once`], but uses the index as far as it contains the hash.
     pub(super) async fn look_up(
         &self,
-        sought: &Sought<'_>,
+        sought: &SearchTerms<'_>,
         lookup: &Lookup,
         filtered: usize,
         range: KeyRange,
@@ -71,12 +71,12 @@ impl Log {
     /// that is not covered is too large, the page ends where the search has stopped.
     async fn find_indexed(
         &self,
-        sought: &Sought<'_>,
+        sought: &SearchTerms<'_>,
         Lookup { hash, segments }: &Lookup,
         range: &KeyRange,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let Sought { tenant, shards, filter } = *sought;
+        let SearchTerms { tenant, shards, filter } = *sought;
         let (covered, uncovered) = {
             let start = uncovered(segments).clamp(range.start().clone(), range.end().clone());
             (range.start().clone()..=start.clone(), start..=range.end().clone())

@@ -9,7 +9,7 @@
 use super::{
     items::{DELIVERY, DESTINATION},
     room::{BODY_BYTES_BOUND, Room, Rooms},
-    table::{Log, Row, key_of, keyed},
+    table::{DeliveryLog, Row, key_of, keyed},
 };
 use crate::{
     aws::{
@@ -27,7 +27,7 @@ use crate::{
 const LAST_CHARACTER: char = '~';
 const DELETING: &str = "deleting parked attempts";
 
-impl Log {
+impl DeliveryLog {
     /// Builds the row of an attempt that waits for its receiver's drain.
     #[must_use]
     pub fn parked_row(&self, parked: &Parked, now: Timestamp) -> Row {

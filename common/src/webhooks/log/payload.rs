@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     items::SHARED_AT,
-    table::{ItemKey, Log, PAYLOAD, Row, details_partition, key_of, shared_partition},
+    table::{DeliveryLog, ItemKey, PAYLOAD, Row, details_partition, key_of, shared_partition},
 };
 use crate::{
     aws::dynamo::{Attribute, Item, ItemReader, attributes, number, text},
@@ -79,7 +79,7 @@ fn compress(body: &[u8]) -> Vec<u8> {
 #[derive(Default)]
 pub struct Shared(OnceCell<bool>);
 
-impl Log {
+impl DeliveryLog {
     /// Builds the rows with the payload of a delivery that did not succeed immediately.
     #[must_use]
     pub fn payload_rows(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Vec<Row> {

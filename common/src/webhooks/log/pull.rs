@@ -21,13 +21,13 @@ use super::{
     payload,
     search::id,
     states::apart_key,
-    table::{ItemKey, Log, Row, keyed, shard_key, state_key},
+    table::{DeliveryLog, ItemKey, Row, keyed, shard_key, state_key},
 };
 use crate::{
     aws::{
         dynamo::{Item, ItemReader, number, query_page, text},
         expression::{Update, select},
-        gathered_reads::Found,
+        gathered_reads::ReadResult,
     },
     error::{Error, Result},
     id::{LeaseId, TenantId},
@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// A received delivery.
-pub struct Taken {
+pub struct ReceivedDelivery {
     /// The delivery, with its lease.
     pub delivery: Delivery,
     pub lease: LeaseId,
@@ -61,7 +61,7 @@ impl Leased {
 
 /// The numbers of deliveries waiting to be received, up to [`MAX_COUNTED`] each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingCounts {
     /// Deliveries that can be received now.
     pub due: usize,
     /// Leased deliveries, and deliveries that become due within a minute.
@@ -80,9 +80,9 @@ const TYPICAL_LEASE: Duration = Duration::from_secs(60);
 pub const MAX_COUNTED: usize = 1000;
 
 /// An index entry: when a delivery becomes available, and its id.
-type Due = (Timestamp, DeliveryId);
+type DueEntry = (Timestamp, DeliveryId);
 
-impl Log {
+impl DeliveryLog {
     /// Leases up to `limit` of an endpoint's deliveries, longest due first. A delivery that `has_room` rejects is
     /// released immediately and not returned.
     ///
@@ -94,14 +94,14 @@ impl Log {
         shards: &[Shard],
         limit: usize,
         lease_time: Duration,
-        mut has_room: impl FnMut(&Taken) -> bool,
+        mut has_room: impl FnMut(&ReceivedDelivery) -> bool,
         now: Timestamp,
-    ) -> Result<Vec<Taken>> {
-        let mut taken = Vec::new();
+    ) -> Result<Vec<ReceivedDelivery>> {
+        let mut received = Vec::new();
         let all: Result<()> = async {
             let (mut passed, mut is_full) = (BTreeMap::new(), false);
             for _ in 0..MAX_INDEX_READS {
-                let wanted = limit.saturating_sub(taken.len());
+                let wanted = limit.saturating_sub(received.len());
                 let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
                 for some in due.chunks(LEASES) {
                     let mut settled = Ok(());
@@ -109,8 +109,8 @@ impl Log {
                     for lease in self.lease_all(tenant, some, now.after(lease_time)).await {
                         match lease {
                             Ok(None) => {}
-                            Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
-                            Ok(Some(Taken { delivery, .. })) => {
+                            Ok(Some(lease)) if !is_full && has_room(&lease) => received.push(lease),
+                            Ok(Some(ReceivedDelivery { delivery, .. })) => {
                                 is_full = true;
                                 let released = self.settle(tenant, &delivery, &delivery.released(now), now).await;
                                 settled = released.map(drop).and(settled);
@@ -123,7 +123,7 @@ impl Log {
                         return Ok(());
                     }
                 }
-                if due.len() < wanted || taken.len() >= limit {
+                if due.len() < wanted || received.len() >= limit {
                     break;
                 }
                 passed.extend(due.into_iter().map(|due| (due.1.shard(), due)));
@@ -132,12 +132,12 @@ impl Log {
         }
         .await;
         match all {
-            Err(error) if taken.is_empty() => Err(error),
+            Err(error) if received.is_empty() => Err(error),
             Err(error) => {
                 crate::log!("receive.incomplete", %tenant, ?error);
-                Ok(taken)
+                Ok(received)
             }
-            Ok(()) => Ok(taken),
+            Ok(()) => Ok(received),
         }
     }
 
@@ -148,9 +148,9 @@ impl Log {
         tenant: &TenantId,
         shards: &[Shard],
         limit: usize,
-        passed: &BTreeMap<Shard, Due>,
+        passed: &BTreeMap<Shard, DueEntry>,
         now: Timestamp,
-    ) -> Result<Vec<Due>> {
+    ) -> Result<Vec<DueEntry>> {
         let read = shards.iter().map(async |shard| {
             let query =
                 select(self.index_of_due(tenant, *shard, Timestamp::from_millisecond(0), now), &[DELIVERY, DUE]);
@@ -173,22 +173,27 @@ impl Log {
     }
 
     /// Leases deliveries. One call reads the payloads that are not stored with their states.
-    async fn lease_all(&self, tenant: &TenantId, due: &[Due], ends: Timestamp) -> Vec<Result<Option<Taken>>> {
+    async fn lease_all(
+        &self,
+        tenant: &TenantId,
+        due: &[DueEntry],
+        ends: Timestamp,
+    ) -> Vec<Result<Option<ReceivedDelivery>>> {
         let leased = join_all(due.iter().map(|due| self.lease(tenant, *due, ends))).await;
         let apart: BTreeSet<_> = leased.iter().flatten().flatten().filter_map(|leased| leased.apart(tenant)).collect();
         let (found, error) = self.get_some(apart.into_iter().collect(), true).await;
         if let Some(error) = error {
             crate::log!("log.unread", ?error, unread = found.unread.len());
         }
-        let taken = leased.into_iter().map(async |leased| match leased? {
-            Some(leased) => self.taken(tenant, leased, &found).await,
+        let received = leased.into_iter().map(async |leased| match leased? {
+            Some(leased) => self.received(tenant, leased, &found).await,
             None => Ok(None),
         });
-        join_all(taken).await
+        join_all(received).await
     }
 
     /// Leases a delivery, if it is still due at the indexed time. Another client may have received or settled it.
-    async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Leased>> {
+    async fn lease(&self, tenant: &TenantId, (due, id): DueEntry, ends: Timestamp) -> Result<Option<Leased>> {
         let lease = LeaseId::generate();
         let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
         let update = self.update(state_key(tenant, &id)).set_all(pull_attributes(&pull));
@@ -199,7 +204,12 @@ impl Log {
         Ok(Some(Leased { delivery, lease, ends, payload }))
     }
 
-    async fn taken(&self, tenant: &TenantId, leased: Leased, found: &Found<ItemKey, Item>) -> Result<Option<Taken>> {
+    async fn received(
+        &self,
+        tenant: &TenantId,
+        leased: Leased,
+        found: &ReadResult<ItemKey, Item>,
+    ) -> Result<Option<ReceivedDelivery>> {
         let apart = leased.apart(tenant);
         let Leased { delivery, lease, ends, mut payload } = leased;
         if let Some(key) = apart {
@@ -214,7 +224,7 @@ impl Log {
             // The delivery becomes due again after its lease, and eventually fails.
             crate::log!("payload.missing", %tenant, delivery_id = %delivery.id);
         }
-        Ok(payload.map(|payload| Taken { delivery, lease, ends, payload }))
+        Ok(payload.map(|payload| ReceivedDelivery { delivery, lease, ends, payload }))
     }
 
     /// Settles the lease of `before` by changing the state to `after`. Returns `false` if the lease is no longer
@@ -274,13 +284,13 @@ impl Log {
     }
 
     /// Counts the deliveries waiting to be received, up to [`MAX_COUNTED`].
-    pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<Waiting> {
+    pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<WaitingCounts> {
         let next = Timestamp::from_millisecond(now.as_millisecond().saturating_add(1));
         let (due, leased) = tokio::try_join!(
             self.count_due(tenant, shards, Timestamp::from_millisecond(0), now),
             self.count_due(tenant, shards, next, now.after(TYPICAL_LEASE)),
         )?;
-        Ok(Waiting { due, leased })
+        Ok(WaitingCounts { due, leased })
     }
 
     async fn count_due(&self, tenant: &TenantId, shards: &[Shard], first: Timestamp, last: Timestamp) -> Result<usize> {
@@ -293,6 +303,6 @@ impl Log {
     }
 }
 
-fn due(shard: Shard, item: &Item) -> Option<Due> {
+fn due(shard: Shard, item: &Item) -> Option<DueEntry> {
     Some((ItemReader::new("delivery", item).optional_time(DUE)?, id(shard, item)?))
 }

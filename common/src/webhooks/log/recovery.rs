@@ -26,14 +26,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
     items::{DELIVERY, DESTINATION, LEASE, OPEN, OUTCOME, STATUS, WORKFLOW},
-    table::{INDEX, ItemKey, Log, key_of},
+    table::{DeliveryLog, INDEX, ItemKey, key_of},
 };
 use crate::{
     audit::{self, Action, Change, Entry, Recorder, Target, TargetKind, initial},
     aws::{
         dynamo::{Attribute, Item, ItemReader, attributes, number, query_all, query_page, text},
         expression::select,
-        rounds,
+        retry_conflicts,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -66,7 +66,7 @@ pub struct Recovery {
     /// Whether all deliveries in the period have been resent.
     pub done: bool,
     /// The end of the part of the log that has been read.
-    place: Option<Place>,
+    place: Option<LogPosition>,
     /// Whether the first page has been read or is being read.
     begun: bool,
     /// The lease of the process that resends a page.
@@ -75,7 +75,7 @@ pub struct Recovery {
 
 /// A place in the log: a shard, and the last key that was read in it, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct LogPosition {
     shard: Shard,
     after: String,
 }
@@ -94,7 +94,7 @@ attributes! {
     RECOVERY = "recovery",
 }
 
-impl Log {
+impl DeliveryLog {
     /// Adds a recovery of the deliveries in `selection`.
     ///
     /// If a recovery of an overlapping period that selects the same deliveries has not begun, it is extended instead, so
@@ -112,7 +112,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<RecoveryId> {
         let marker = &marker;
-        rounds((), |()| async move {
+        retry_conflicts((), |()| async move {
             let latest = self.latest_recovery(tenant, selection.endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
             let waiting = recoveries.iter().find(|other| other.waits() && other.selection.is_joined_by(selection));
@@ -320,7 +320,7 @@ impl Recovery {
         };
         // Earlier versions stored only the number of the shard, because each recovery had one endpoint.
         let destination = record.optional_parsed(OF)?.or(endpoint.map(DestinationId::Endpoint));
-        let place = destination.zip(record.optional_integer(SHARD)).map(|(destination, number)| Place {
+        let place = destination.zip(record.optional_integer(SHARD)).map(|(destination, number)| LogPosition {
             shard: Shard { destination, number },
             after: record.optional_text(AFTER).unwrap_or_default().to_owned(),
         });

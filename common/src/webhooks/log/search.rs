@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     items::*,
-    table::{INDEX, Log, index_key, shard_key, tests_key},
+    table::{DeliveryLog, INDEX, index_key, shard_key, tests_key},
 };
 use crate::{
     aws::{
@@ -108,7 +108,7 @@ const LISTED: [Attribute; 12] = [
 pub(super) type KeyRange = RangeInclusive<String>;
 
 /// The deliveries that a search looks for.
-pub(super) struct Sought<'a> {
+pub(super) struct SearchTerms<'a> {
     pub(super) tenant: &'a TenantId,
     pub(super) shards: &'a [Shard],
     pub(super) filter: &'a Filter,
@@ -121,7 +121,7 @@ pub(super) struct PartialPage<T> {
     pub(super) end: Option<String>,
 }
 
-impl Log {
+impl DeliveryLog {
     /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. The page is full unless there
     /// are no more, or the search took too long. The deliveries of a job or of a rare workflow, or with a `webhook-id`, are
     /// found through an index.
@@ -134,7 +134,7 @@ impl Log {
         limit: usize,
         now: Timestamp,
     ) -> Result<DeliveryPage> {
-        let sought = Sought { tenant, shards, filter };
+        let sought = SearchTerms { tenant, shards, filter };
         let lookup = self.lookup(&sought).await?;
         let (end, mut filtered, mut deliveries, mut cursor) =
             (Instant::now() + PAGE_TIME, FIRST_FILTERED_READ, Vec::new(), cursor.cloned());
@@ -157,12 +157,12 @@ impl Log {
     /// Like [`Self::search`], but reads each shard once, and about `filtered` items with a filter.
     pub(super) async fn search_once(
         &self,
-        sought: &Sought<'_>,
+        sought: &SearchTerms<'_>,
         filtered: usize,
         range: KeyRange,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let Sought { tenant, shards, filter } = *sought;
+        let SearchTerms { tenant, shards, filter } = *sought;
         match filter.status {
             None | Some(Status::Delivered) => {
                 let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{
     items::{DESTINATION, OPEN},
     search::KeyRange,
-    table::{INDEX, Log},
+    table::{DeliveryLog, INDEX},
 };
 use crate::{
     aws::{
@@ -57,7 +57,7 @@ pub(super) const PARTITIONS: usize = 50;
 /// also count.
 const PAGES: usize = 20;
 
-impl Log {
+impl DeliveryLog {
     /// Reads `places`, which are partitions and must be sorted by key, until it has found `enough` keys.
     pub(super) async fn select<'a, P: Copy>(
         &self,

@@ -16,8 +16,8 @@ use super::{
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
-        ItemKey, Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key, state_key,
-        tests_key,
+        DeliveryLog, ItemKey, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key,
+        state_key, tests_key,
     },
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, boolean, number, query_page, text},
         expression::{Update, delete_if, put_if, take_if},
-        failure, rounds,
+        failure, retry_conflicts,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -51,7 +51,7 @@ const ATTEMPT: &str = "attempt.";
 /// KiB.
 const MAX_ATTEMPTS: usize = 200;
 
-impl Log {
+impl DeliveryLog {
     /// Builds the row of a delivery that succeeded immediately, with its payload unless it is not kept, or too large.
     #[must_use]
     pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
@@ -218,7 +218,7 @@ impl Log {
     ) -> Result<Delivery> {
         let is_wanted = &is_wanted;
         let trigger = recorder.map_or(Trigger::Recovery, |_| Trigger::Resend);
-        rounds((), |()| async move {
+        retry_conflicts((), |()| async move {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
             if is_done && once.is_none() {

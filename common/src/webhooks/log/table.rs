@@ -18,7 +18,7 @@ use crate::{
         clients::Aws,
         dynamo::{Attribute, Item, ItemReader, get, item, number},
         expression::{Condition, Update, query},
-        gathered_reads::{Found, Gathered},
+        gathered_reads::{Gathered, ReadResult},
     },
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -29,7 +29,7 @@ use crate::{
 
 /// The delivery log. Cloning is cheap.
 #[derive(Clone)]
-pub struct Log {
+pub struct DeliveryLog {
     pub(super) dynamodb: Client,
     pub(super) table: String,
     pub(super) retention: Retention,
@@ -46,7 +46,7 @@ pub struct Row(pub(super) Item);
 pub(super) const INDEX: &str = "by-status";
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
-impl Log {
+impl DeliveryLog {
     /// Builds the log with the settings in `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
@@ -138,10 +138,10 @@ impl Log {
         &self,
         keys: Vec<ItemKey>,
         is_consistent: bool,
-    ) -> (Found<ItemKey, Item>, Option<Error>) {
+    ) -> (ReadResult<ItemKey, Item>, Option<Error>) {
         let keys = keys.into_iter().map(|key| keyed(key, [])).collect();
         let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
-        let (mut found, mut failed) = (Found::default(), None);
+        let (mut found, mut failed) = (ReadResult::default(), None);
         while let Some((items, left)) = calls.next().await {
             found.values.extend(items.into_iter().map(|item| (key_of(&item), item)));
             if let Some(Unprocessed { items, error }) = left {

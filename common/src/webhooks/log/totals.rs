@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use super::{
     items::{DELIVERY, DESTINATION},
     search::moment,
-    table::{ItemKey, Log, Row},
+    table::{DeliveryLog, ItemKey, Row},
 };
 use crate::{
     aws::{
@@ -87,7 +87,7 @@ impl Totals {
     }
 }
 
-impl Log {
+impl DeliveryLog {
     /// Reads the totals of the hour of `since` and of later hours. The read is strongly consistent.
     pub(super) async fn totals(&self, tenant: &TenantId, since: Timestamp) -> Result<Totals> {
         let start = Millis::new(since.hour().as_millisecond());

@@ -14,7 +14,7 @@ use super::{
     items::DELIVERY,
     search::{Filter, KeyRange, id, just_before},
     statement::{PARTITIONS, Selected, UNDELIVERED},
-    table::{Log, index_key},
+    table::{DeliveryLog, index_key},
 };
 use crate::{
     aws::{
@@ -81,7 +81,7 @@ struct WantedRanges {
     listed: Option<KeyRange>,
 }
 
-impl Log {
+impl DeliveryLog {
     /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards, and lists those that were
     /// created at `since` or later, by default all.
     pub async fn open(

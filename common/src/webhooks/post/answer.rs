@@ -21,7 +21,7 @@ use crate::{
 
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posted {
+pub struct PostResult {
     /// Whether the receiver accepted the delivery.
     pub outcome: Outcome,
     /// The first 1,024 bytes of the response to a failed attempt, as text.
@@ -30,7 +30,7 @@ pub struct Posted {
     pub detail: Option<Detail>,
 }
 
-impl From<Outcome> for Posted {
+impl From<Outcome> for PostResult {
     fn from(outcome: Outcome) -> Self {
         Self { outcome, response: None, detail: None }
     }
@@ -53,16 +53,16 @@ pub(super) struct ResponseReader<'a> {
 impl ResponseReader<'_> {
     /// Reads a response. A 2xx counts only if its body is complete or longer than the limit. For other responses, the
     /// beginning of the body is kept.
-    pub(super) async fn posted(self, response: Response<Incoming>) -> Posted {
+    pub(super) async fn posted(self, response: Response<Incoming>) -> PostResult {
         let status = response.status();
         if !status.is_success() {
             let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, self.now)));
             let detail = redirected(self.url, &response).or_else(|| too_large(status, self.bytes));
             let detail = detail.map(|text| Detail::new(self.masked(text)));
             let response = Some(self.masked(beginning(response).await));
-            return Posted { outcome, response, detail };
+            return PostResult { outcome, response, detail };
         }
-        let failed = |failure, text| Posted {
+        let failed = |failure, text| PostResult {
             outcome: Outcome::Failed(failure),
             response: None,
             detail: Some(Detail::new(text)),

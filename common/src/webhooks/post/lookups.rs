@@ -71,7 +71,7 @@ impl LookupCount {
 }
 
 /// A lookup that is in progress until this is dropped.
-struct InProgress {
+struct LookupInProgress {
     lookups: Lookups,
     tenant: TenantId,
     name: String,
@@ -114,12 +114,12 @@ impl Lookups {
         let (result, receiver) = watch::channel(None);
         state.in_progress.insert(name.to_owned(), receiver.clone());
         drop(state);
-        InProgress { lookups: self.clone(), tenant: tenant.clone(), name: name.to_owned(), is_new, result }.run();
+        LookupInProgress { lookups: self.clone(), tenant: tenant.clone(), name: name.to_owned(), is_new, result }.run();
         Some(receiver)
     }
 }
 
-impl InProgress {
+impl LookupInProgress {
     /// Runs the lookup to its end, even if no attempt is waiting for it anymore, because its thread is occupied until
     /// then.
     fn run(self) {
@@ -135,7 +135,7 @@ impl InProgress {
     }
 }
 
-impl Drop for InProgress {
+impl Drop for LookupInProgress {
     fn drop(&mut self) {
         let mut state = lock(&self.lookups.state);
         state.in_progress.remove(&self.name);

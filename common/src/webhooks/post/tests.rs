@@ -69,11 +69,11 @@ fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize
     (client_with(Arc::new(lookup), rustls::RootCertStore::empty()), asked)
 }
 
-async fn try_to_post(client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
+async fn try_to_post(client: &Client, url: &str) -> Result<PostResult, NoDescriptor> {
     post_for(&TenantId::generate(), client, url).await
 }
 
-async fn post_for(tenant: &TenantId, client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
+async fn post_for(tenant: &TenantId, client: &Client, url: &str) -> Result<PostResult, NoDescriptor> {
     let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
     let (keys, id) = ((&secret).into(), WebhookId::unique());
     let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use api::verification::Cause;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::json::{self, Changes};
+use super::json::{self, JsonDifferences};
 use crate::webhooks::destination::PREFIX;
 
 /// The number of bytes shown before and after the first difference.
@@ -77,8 +77,8 @@ fn what_happened(sent: &[u8], seen: &[u8]) -> (Cause, String) {
     (Cause::BodyChanged, "The body is not the one that was sent.".to_owned())
 }
 
-fn named(changes: Changes) -> String {
-    let Changes { order, escapes, numbers, spaces } = changes;
+fn named(changes: JsonDifferences) -> String {
+    let JsonDifferences { order, escapes, numbers, spaces } = changes;
     let all = [(order, "key order"), (spaces, "white space"), (escapes, "escapes"), (numbers, "numbers")];
     let all: Vec<_> = all.into_iter().filter_map(|(is_changed, name)| is_changed.then_some(name)).collect();
     match all.split_last() {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use api::verification::{Cause, Finding, Scheme, Valid, Verification, WhichSecret};
 
 use super::{
-    facts::{Known, Logged, SentDelivery},
+    facts::{Facts, Logged, SentDelivery},
     finding::{finding, of_bodies, unexplained},
     keys::{Derivation, Owner},
-    received_request::{Computed, Seen},
+    received_request::{Computed, ReceivedRequest},
     search::{GivenSignature, Search, SignatureSource},
     signature::{self, Encoding, Given},
     values::{Values, seconds_of},
@@ -20,8 +20,8 @@ const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Diagnoses a request. `now` is this service's time.
 pub(super) fn diagnose(
-    seen: &Seen,
-    known: &Known,
+    seen: &ReceivedRequest,
+    known: &Facts,
     values: &Values,
     search: &Search<'_>,
     now: Timestamp,
@@ -58,7 +58,7 @@ pub(super) fn diagnose(
 }
 
 /// Says more about a wrong body, if it is the other form of the event, or that of another delivery.
-fn recognized(found: Finding, seen: &[u8], known: &Known) -> Finding {
+fn recognized(found: Finding, seen: &[u8], known: &Facts) -> Finding {
     if found.cause != Cause::BodyChanged && found.cause != Cause::BodyReserialized {
         return found;
     }
@@ -88,7 +88,7 @@ pub(super) fn is_unexplained(found: &Verification) -> bool {
 }
 
 /// Reports the headers that were not seen. A receiver may verify `x-webhook-signature` alone.
-fn missing(seen: &Seen, values: &Values, causes: &mut Vec<Finding>, remarks: &mut Vec<Finding>) {
+fn missing(seen: &ReceivedRequest, values: &Values, causes: &mut Vec<Finding>, remarks: &mut Vec<Finding>) {
     let missing = values.missing();
     let names: Vec<_> = missing.iter().map(|name| format!("`{name}`")).collect();
     let Some((last, others)) = names.split_last() else { return };
@@ -115,8 +115,8 @@ fn missing(seen: &Seen, values: &Values, causes: &mut Vec<Finding>, remarks: &mu
 /// Reports the signatures in a header.
 fn of_header(
     scheme: Scheme,
-    known: &Known,
-    seen: &Seen,
+    known: &Facts,
+    seen: &ReceivedRequest,
     values: &Values,
     search: &Search<'_>,
     valid: &mut Vec<Valid>,
@@ -148,7 +148,7 @@ fn of_header(
 }
 
 /// The cause if the previous secret was used after its overlap.
-fn overdue(secret: WhichSecret, known: &Known, values: &Values) -> Option<Finding> {
+fn overdue(secret: WhichSecret, known: &Facts, values: &Values) -> Option<Finding> {
     let previous = known.own.previous.as_ref().filter(|_| secret == WhichSecret::Previous)?;
     let is_over = values.at >= previous.expires_at.as_second();
     let message = format!(
@@ -206,8 +206,8 @@ fn without_explanation(
     scheme: Scheme,
     value: &str,
     targets: &[&GivenSignature],
-    known: &Known,
-    seen: &Seen,
+    known: &Facts,
+    seen: &ReceivedRequest,
     search: &Search<'_>,
 ) -> Vec<Finding> {
     if let Some(cause) = targets.iter().find_map(|target| algorithm(&target.given)) {
@@ -264,7 +264,7 @@ fn algorithm(given: &Given) -> Option<Finding> {
 
 /// Reports the timestamp.
 fn of_time(
-    seen: &Seen,
+    seen: &ReceivedRequest,
     values: &Values,
     valid: &[Valid],
     now: Timestamp,
@@ -320,7 +320,7 @@ fn duration(seconds: i64) -> String {
 }
 
 /// Reports what the log lacks.
-fn of_log(known: &Known, values: &Values, remarks: &mut Vec<Finding>) {
+fn of_log(known: &Facts, values: &Values, remarks: &mut Vec<Finding>) {
     match &known.logged {
         Logged::Found(sent) if sent.bodies.is_empty() => {
             let message = "The log no longer has the body of this delivery, so the bytes could not be compared.";
@@ -339,7 +339,7 @@ fn of_log(known: &Known, values: &Values, remarks: &mut Vec<Finding>) {
 }
 
 /// Reports the signature that the receiver computed.
-fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Known, causes: &mut Vec<Finding>) {
+fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Facts, causes: &mut Vec<Finding>) {
     let mut targets = search.of(SignatureSource::Computed);
     let Some(target) = targets.next() else {
         let message = "The computed signature is not 32 bytes in base64 or hex.";

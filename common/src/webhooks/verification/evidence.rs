@@ -7,8 +7,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     diagnosis::{diagnose, is_unexplained},
-    facts::{Known, Logged, Secrets, SentDelivery},
-    received_request::Seen,
+    facts::{Facts, Logged, Secrets, SentDelivery},
+    received_request::ReceivedRequest,
     search::search,
     values::Values,
 };
@@ -21,7 +21,7 @@ use crate::{
         destination::SigningSecret,
         endpoints::{Endpoint, Endpoints},
         event::PayloadForm,
-        log::{Log, search::Filter},
+        log::{DeliveryLog, search::Filter},
         request::form,
     },
 };
@@ -36,7 +36,7 @@ const CONCURRENCY: usize = 5;
 #[derive(Clone, Copy)]
 pub struct Verifying<'a> {
     pub endpoints: &'a Endpoints,
-    pub log: &'a Log,
+    pub log: &'a DeliveryLog,
     pub tenant: &'a TenantId,
     /// This service's time.
     pub now: Timestamp,
@@ -47,7 +47,7 @@ impl Verifying<'_> {
     ///
     /// # Errors
     /// The tenant has no such endpoint.
-    pub async fn verify(self, id: EndpointId, seen: &Seen) -> Result<Verification> {
+    pub async fn verify(self, id: EndpointId, seen: &ReceivedRequest) -> Result<Verification> {
         let endpoints = self.endpoints.all(self.tenant).await?;
         let own = endpoints.iter().find(|endpoint| endpoint.id == id).ok_or(Error::NotFound("Endpoint not found"))?;
         let values = Values::read(&seen.headers, seen.received_at.unwrap_or(self.now));
@@ -58,7 +58,7 @@ impl Verifying<'_> {
         };
         let others = endpoints.iter().filter(|other| other.id != id);
         let others = others.map(|other| (other.id, secrets(other))).collect();
-        let mut known = Known { own: secrets(own), others, logged, nearby: Vec::new() };
+        let mut known = Facts { own: secrets(own), others, logged, nearby: Vec::new() };
         let mut search = search(seen, &known, &values);
         let found = diagnose(seen, &known, &values, &search, self.now);
         if !is_unexplained(&found) {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The facts that a request is compared with.
-pub(super) struct Known {
+pub(super) struct Facts {
     pub(super) own: Secrets,
     /// The organization's other endpoints.
     pub(super) others: Vec<(EndpointId, Secrets)>,

@@ -8,7 +8,7 @@ const MAX_BYTES: usize = 32 * 1024;
 const MAX_HEADERS: usize = 200;
 
 /// A request's headers: names and values, in the order in which they were seen.
-pub struct SeenHeaders {
+pub struct ReceivedHeaders {
     all: Vec<(String, String)>,
     /// The text that they were read from, in lower case.
     text: String,
@@ -57,7 +57,7 @@ impl ReadHeader {
     }
 }
 
-impl SeenHeaders {
+impl ReceivedHeaders {
     /// Reads lines of `name: value`, such as those of `curl`, or JSON: an object, a list of pairs, or a list of names and
     /// values in turn. No headers are read from another text.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn values(text: &str, part: ReadHeader) -> Vec<String> {
-        let headers = SeenHeaders::parse(text).expect(text);
+        let headers = ReceivedHeaders::parse(text).expect(text);
         headers.of(part).iter().map(|header| header.value.to_owned()).collect()
     }
 
@@ -189,7 +189,7 @@ mod tests {
             ("X-Webhook-Id", ReadHeader::Id),
             ("HTTP_X_WEBHOOK_SIGNATURE", ReadHeader::BodySignature),
         ] {
-            let headers = SeenHeaders::parse(&format!("{name}: a")).expect("a header");
+            let headers = ReceivedHeaders::parse(&format!("{name}: a")).expect("a header");
             let found: Vec<_> = ReadHeader::ALL.into_iter().filter(|part| !headers.of(*part).is_empty()).collect();
             assert_eq!(found, [part], "{name}");
             assert!(!headers.of(part)[0].is_named_right, "{name}");
@@ -205,6 +205,6 @@ mod tests {
         // `serde_json` would parse the string after its marker as JSON again.
         assert_eq!(values(r#"{"$serde_json::private::RawValue": "{\"webhook-id\": \"a\"}"}"#, ReadHeader::Id), [""; 0]);
         assert_eq!(values(&format!("{}webhook-id: a", "a: b\n".repeat(200)), ReadHeader::Id), [""; 0]);
-        assert!(SeenHeaders::parse(&"a".repeat(40_000)).is_err());
+        assert!(ReceivedHeaders::parse(&"a".repeat(40_000)).is_err());
     }
 }

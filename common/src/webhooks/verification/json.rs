@@ -57,7 +57,7 @@ pub(super) enum MemberOrder {
 
 /// The differences between two texts of the same value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct JsonDifferences {
     pub(super) order: bool,
     pub(super) escapes: bool,
     pub(super) numbers: bool,
@@ -157,7 +157,7 @@ impl<'a> WrittenJson<'a> {
     }
 
     /// Adds what differs from `other`. Returns false if the values differ.
-    fn compare(&self, other: &Self, changes: &mut Changes) -> bool {
+    fn compare(&self, other: &Self, changes: &mut JsonDifferences) -> bool {
         match (self, other) {
             (Self::Word(one), Self::Word(two)) => {
                 changes.numbers |= one != two;
@@ -171,7 +171,7 @@ impl<'a> WrittenJson<'a> {
                 if one.len() != two.len() {
                     return false;
                 }
-                let mut in_order = Changes::default();
+                let mut in_order = JsonDifferences::default();
                 let names = one.iter().zip(two).all(|((one, _), (two, _))| same_text(one, two, &mut in_order));
                 if names {
                     changes.escapes |= in_order.escapes;
@@ -187,9 +187,9 @@ impl<'a> WrittenJson<'a> {
 }
 
 /// The differences between two texts, if they are the same JSON value.
-pub(super) fn changes(one: &str, two: &str) -> Option<Changes> {
+pub(super) fn changes(one: &str, two: &str) -> Option<JsonDifferences> {
     let (one_json, two_json) = (WrittenJson::parse(one)?, WrittenJson::parse(two)?);
-    let mut changes = Changes::default();
+    let mut changes = JsonDifferences::default();
     let is_same = one_json.compare(&two_json, &mut changes);
     changes.spaces = white_space(one) != white_space(two);
     is_same.then_some(changes)
@@ -216,7 +216,7 @@ fn sorted<'a, 'b>(members: &'b [(&'a str, WrittenJson<'a>)]) -> Vec<(Cow<'a, str
     members
 }
 
-fn same_text(one: &str, two: &str, changes: &mut Changes) -> bool {
+fn same_text(one: &str, two: &str, changes: &mut JsonDifferences) -> bool {
     if one == two {
         return true;
     }
@@ -375,14 +375,14 @@ mod tests {
     #[test]
     fn changes_are_named() {
         let all = |one: &str, two: &str| changes(one, two);
-        let none = Changes::default();
+        let none = JsonDifferences::default();
         for (one, two, expected) in [
-            (r#"{"a":1}"#, r#"{"a": 1}"#, Some(Changes { spaces: true, ..none })),
-            (r#"["é"]"#, r#"["\u00e9"]"#, Some(Changes { escapes: true, ..none })),
-            ("[1.0]", "[1]", Some(Changes { numbers: true, ..none })),
-            ("[12345678901234567890]", "[12345678901234567000]", Some(Changes { numbers: true, ..none })),
-            (r#"{"a":1,"b":[2]}"#, r#"{"b":[2],"a":1}"#, Some(Changes { order: true, ..none })),
-            (r#"{"\u0061":1,"b":2}"#, r#"{"b":2,"a":1}"#, Some(Changes { order: true, ..none })),
+            (r#"{"a":1}"#, r#"{"a": 1}"#, Some(JsonDifferences { spaces: true, ..none })),
+            (r#"["é"]"#, r#"["\u00e9"]"#, Some(JsonDifferences { escapes: true, ..none })),
+            ("[1.0]", "[1]", Some(JsonDifferences { numbers: true, ..none })),
+            ("[12345678901234567890]", "[12345678901234567000]", Some(JsonDifferences { numbers: true, ..none })),
+            (r#"{"a":1,"b":[2]}"#, r#"{"b":[2],"a":1}"#, Some(JsonDifferences { order: true, ..none })),
+            (r#"{"\u0061":1,"b":2}"#, r#"{"b":2,"a":1}"#, Some(JsonDifferences { order: true, ..none })),
             ("[1]", "[2]", None),
             ("[true]", "[false]", None),
             ("[1]", r#"["1"]"#, None),

@@ -3,23 +3,23 @@
 use api::verification::MAX_BODY;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::headers::SeenHeaders;
+use super::headers::ReceivedHeaders;
 use crate::{
     issue::{IssueCode, Problem},
     timestamp::Timestamp,
 };
 
 /// A request as a receiver saw it. It may contain secrets, so there is no `Debug`.
-pub struct Seen {
-    pub headers: SeenHeaders,
-    pub body: SeenBody,
+pub struct ReceivedRequest {
+    pub headers: ReceivedHeaders,
+    pub body: ReceivedBody,
     pub computed: Option<Computed>,
     /// The receiver's time.
     pub received_at: Option<Timestamp>,
 }
 
 /// The bytes of a body.
-pub struct SeenBody(pub(super) Vec<u8>);
+pub struct ReceivedBody(pub(super) Vec<u8>);
 
 /// The signature that the receiver computed.
 pub struct Computed(pub(super) String);
@@ -27,7 +27,7 @@ pub struct Computed(pub(super) String);
 /// The maximum number of bytes of a computed signature with its prefix.
 const MAX_SIGNATURE_BYTES: usize = 1024;
 
-impl SeenBody {
+impl ReceivedBody {
     /// Decodes a body from base64, which keeps every byte.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let body = STANDARD.decode(text).map_err(|_other| vec![Problem::format("Must be base64, with padding")])?;

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 
 use super::{
     body::difference,
-    facts::{Known, Logged, Secrets},
+    facts::{Facts, Logged, Secrets},
     finding::{finding, of_bodies},
     keys::{self, Derivation, HmacKey, Owner},
     message::{SignedMessage, Twist, composed, restored, rewritten},
-    received_request::{Computed, Seen},
+    received_request::{Computed, ReceivedRequest},
     signature::{self, Given},
     values::{Values, seconds_of},
 };
@@ -215,7 +215,7 @@ fn explanation(
 }
 
 /// Compares the signatures with those of known mistakes, from the most to the least likely one.
-pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Search<'s> {
+pub(super) fn search<'s>(seen: &'s ReceivedRequest, known: &Facts, values: &Values) -> Search<'s> {
     let given = |source: SignatureSource, text: Option<&str>, most: usize| {
         let all = text.map(|text| signature::read(text, most)).unwrap_or_default();
         all.into_iter().map(move |given| GivenSignature { source, given, explained: None }).collect::<Vec<_>>()
@@ -281,7 +281,7 @@ pub(super) fn search<'s>(seen: &'s Seen, known: &Known, values: &Values) -> Sear
 
 impl Search<'_> {
     /// Compares the signatures that are not explained yet with those of other deliveries.
-    pub(super) fn try_others(&mut self, known: &Known, values: &Values) {
+    pub(super) fn try_others(&mut self, known: &Facts, values: &Values) {
         let body = self.seen;
         let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
         let messages = known.nearby.iter().flat_map(|other| {
@@ -307,7 +307,7 @@ fn both<'m>(id: &str, time: &str, body: Cow<'m, [u8]>, twist: Twist<'m>) -> [Sig
 }
 
 /// The keys of the endpoint's secrets.
-fn own_keys(known: &Known) -> Vec<HmacKey> {
+fn own_keys(known: &Facts) -> Vec<HmacKey> {
     keys_of(&known.own, Owner::Own(WhichSecret::Current), Owner::Own(WhichSecret::Previous))
 }
 

@@ -4,7 +4,7 @@ use api::verification::{Cause, Finding};
 
 use super::{
     finding::finding,
-    headers::{ReadHeader, SeenHeaders},
+    headers::{ReadHeader, ReceivedHeaders},
 };
 use crate::timestamp::Timestamp;
 
@@ -21,7 +21,7 @@ pub(super) struct Values {
 
 impl Values {
     /// Reads the values. `received_at` is the receiver's time.
-    pub(super) fn read(headers: &SeenHeaders, received_at: Timestamp) -> Self {
+    pub(super) fn read(headers: &ReceivedHeaders, received_at: Timestamp) -> Self {
         let mut causes = Vec::new();
         let mut read = |part: ReadHeader| {
             let all = headers.of(part);

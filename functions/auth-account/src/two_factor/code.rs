@@ -8,7 +8,7 @@ use common::{
     audit::{Action, Recorder},
     error::{Error, FactorProblem, Result},
     http::{
-        Call, Fault, Fields, Rejected, Route, SignedIn, Visitor, WithCookies,
+        Call, DeclaredError, Fields, Rejected, Route, SignedIn, Visitor, WithCookies,
         cookies::{finished_cookies, session_cookie},
     },
     timestamp::Timestamp,
@@ -32,12 +32,12 @@ pub(crate) fn verify() -> Route<App> {
              sessions, and the caller gets a new one. At most ten codes per client are checked each hour. Requests \
              with `trustDevice` are rejected with a 400.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::TwoFactor(FactorProblem::WrongCode),
-            Fault::TwoFactor(FactorProblem::NoSignIn),
-            Fault::TwoFactor(FactorProblem::NoSecret),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::TwoFactor(FactorProblem::WrongCode),
+            DeclaredError::TwoFactor(FactorProblem::NoSignIn),
+            DeclaredError::TwoFactor(FactorProblem::NoSecret),
+            DeclaredError::TooMany,
         ])
 }
 
@@ -53,11 +53,11 @@ pub(crate) fn verify_backup() -> Route<App> {
             "The limits are the same as for `two-factor/verify-totp`. The user is notified by email. Requests with \
              `trustDevice` or `disableSession` are rejected with a 400.",
         )
-        .faults(&[
-            Fault::TwoFactor(FactorProblem::WrongBackupCode),
-            Fault::TwoFactor(FactorProblem::NoSignIn),
-            Fault::TwoFactor(FactorProblem::NotEnabled),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::TwoFactor(FactorProblem::WrongBackupCode),
+            DeclaredError::TwoFactor(FactorProblem::NoSignIn),
+            DeclaredError::TwoFactor(FactorProblem::NotEnabled),
+            DeclaredError::TooMany,
         ])
 }
 

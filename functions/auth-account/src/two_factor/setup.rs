@@ -7,7 +7,7 @@ use common::{
     accounts::{password::Guess, two_factor::Enrollment},
     audit::{Action, Recorder},
     error::{FactorProblem, Result},
-    http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
+    http::{Call, DeclaredError, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
     issue::Problem,
     timestamp::Timestamp,
 };
@@ -25,11 +25,11 @@ pub(crate) fn enable() -> Route<App> {
              Until then, another call replaces the secret and the codes. The email must be verified first. API keys \
              work without a second factor. Requests with `issuer` are rejected with a 400.",
         )
-        .faults(&[
-            Fault::EmailNotVerified,
-            Fault::InvalidPassword,
-            Fault::TwoFactor(FactorProblem::Enabled),
-            Fault::TooMany,
+        .errors(&[
+            DeclaredError::EmailNotVerified,
+            DeclaredError::InvalidPassword,
+            DeclaredError::TwoFactor(FactorProblem::Enabled),
+            DeclaredError::TooMany,
         ])
 }
 
@@ -38,7 +38,11 @@ pub(crate) fn link() -> Route<App> {
         .before_two_factor()
         .summary("Returns the link that adds the account to another authenticator app.")
         .description("If the second factor is enabled, the user is notified by email.")
-        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NoSecret), Fault::TooMany])
+        .errors(&[
+            DeclaredError::InvalidPassword,
+            DeclaredError::TwoFactor(FactorProblem::NoSecret),
+            DeclaredError::TooMany,
+        ])
 }
 
 pub(crate) fn renew_codes() -> Route<App> {
@@ -46,7 +50,11 @@ pub(crate) fn renew_codes() -> Route<App> {
         .records(&[Action::TwoFactorCodesGenerated])
         .summary("Replaces the backup codes. The new ones are shown only once.")
         .description("The user is notified by email.")
-        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NotEnabled), Fault::TooMany])
+        .errors(&[
+            DeclaredError::InvalidPassword,
+            DeclaredError::TwoFactor(FactorProblem::NotEnabled),
+            DeclaredError::TooMany,
+        ])
 }
 
 pub(crate) fn disable() -> Route<App> {
@@ -58,7 +66,7 @@ pub(crate) fn disable() -> Route<App> {
             "If the organization requires a second factor, the new session can only set one up. If no second factor is \
              enabled, the call cancels an unfinished setup.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::TooMany])
+        .errors(&[DeclaredError::InvalidPassword, DeclaredError::TooMany])
 }
 
 struct Confirmation {

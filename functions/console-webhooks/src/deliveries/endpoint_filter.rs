@@ -18,7 +18,7 @@ use super::{
     table::{clipped, deleted, short},
 };
 use crate::{
-    endpoint_search::{Sought, Texts},
+    endpoint_search::{SearchText, Texts},
     numbers::counted,
 };
 
@@ -51,7 +51,7 @@ pub(super) fn meant<'a>(link: &FormValues, endpoints: &'a [EndpointView]) -> Res
         Err(_) if text.trim().is_empty() => return Ok(None),
         Err(_) => {}
     }
-    let sought = Sought::new(text);
+    let sought = SearchText::new(text);
     let exact: Vec<_> = endpoints.iter().filter(|endpoint| sought.is_all_of(endpoint)).collect();
     let found = match exact.is_empty() {
         true => endpoints.iter().filter(|endpoint| sought.is_in(endpoint)).collect(),

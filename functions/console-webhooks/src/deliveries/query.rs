@@ -56,14 +56,14 @@ pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
 
 /// The requested deliveries.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct DeliveryQuery {
     pub(super) endpoint: Option<EndpointId>,
     pub(super) filter: Filter,
     pub(super) cursor: Option<Cursor>,
 }
 
 /// Reads the query. Empty fields are ignored, because a form submits all its fields.
-pub(super) fn wanted(link: &FormValues, now: Timestamp) -> Result<Wanted> {
+pub(super) fn wanted(link: &FormValues, now: Timestamp) -> Result<DeliveryQuery> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
         let status = fields.optional_text("status", parse_name);
@@ -87,7 +87,7 @@ pub(super) fn wanted(link: &FormValues, now: Timestamp) -> Result<Wanted> {
             workflow: workflow?,
             webhook_id,
         };
-        Ok(Wanted { endpoint: endpoint?, filter, cursor: cursor? })
+        Ok(DeliveryQuery { endpoint: endpoint?, filter, cursor: cursor? })
     })
 }
 

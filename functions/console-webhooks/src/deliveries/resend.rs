@@ -22,7 +22,7 @@ use common::{
 use maud::{Markup, html};
 
 use super::{
-    query::{IDS, LIMIT, PATH, Wanted, address},
+    query::{DeliveryQuery, IDS, LIMIT, PATH, address},
     table::{Of, table},
 };
 use crate::{app::App, chart, live_updates, numbers::counted};
@@ -98,12 +98,12 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
 /// show all of them.
 pub(super) fn all(
     link: &FormValues,
-    wanted: Option<&Wanted>,
+    wanted: Option<&DeliveryQuery>,
     found: &DeliveryPage,
     endpoints: &[EndpointView],
     now: Timestamp,
 ) -> Markup {
-    let Some(Wanted { endpoint: Some(endpoint), filter, cursor }) = wanted else { return html! {} };
+    let Some(DeliveryQuery { endpoint: Some(endpoint), filter, cursor }) = wanted else { return html! {} };
     let status = link.get("status");
     let is_plain = filter.event.is_none() && filter.job_id.is_none() && filter.outcome.is_none();
     let is_more = found.next.is_some() || cursor.is_some();

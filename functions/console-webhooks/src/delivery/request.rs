@@ -59,7 +59,7 @@ impl Requests<'_> {
 
     /// The URL and the headers of an attempt; `None` if nothing is sent to the endpoint, or if it was deleted.
     fn sent(&self, attempt: &Attempt) -> Option<(&EndpointUrl, Vec<(String, String)>)> {
-        let requests = request::Requests::of(self.delivery, self.payload?, self.endpoint)?;
+        let requests = request::RequestSource::of(self.delivery, self.payload?, self.endpoint)?;
         let (url, headers) = (requests.url?, requests.headers(attempt.at).ok()?);
         let shown = headers.iter().map(|(name, value)| {
             let value = if value.is_sensitive() { "(secret)" } else { value.to_str().unwrap_or_default() };

@@ -26,8 +26,8 @@ use common::{
 use maud::html;
 
 use super::{
-    confirmations::{self, Wanted},
-    forms::Refused,
+    confirmations::{self, RecoveryRequest},
+    forms::RejectedForm,
     page::{after, id, page},
 };
 use crate::{
@@ -92,7 +92,7 @@ pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: F
     };
     match done {
         Err(error) if error.is_ours() || matches!(error, Error::NotFound(_)) => Err(error),
-        Err(error) => Ok(page(&app, &call, id, &form, Some(Refused { form: &form, error })).await?.into()),
+        Err(error) => Ok(page(&app, &call, id, &form, Some(RejectedForm { form: &form, error })).await?.into()),
         done => done,
     }
 }
@@ -146,7 +146,7 @@ async fn recover(
     if form.get("sure") != TICKED && confirmations::is_needed(app, tenant, &endpoint, &wanted, now).await? {
         return Ok(confirmations::ask(id, form));
     }
-    let Wanted { mut time, missed } = wanted;
+    let RecoveryRequest { mut time, missed } = wanted;
     if form.get("activate") == TICKED && !endpoint.active {
         activate(app, recorder, tenant, id, true).await?;
         // Events were held until this moment.

@@ -33,31 +33,31 @@ use crate::{
 const MAX_UNCONFIRMED: usize = 20;
 
 /// A recovery as requested by a form or a link.
-pub(super) struct Wanted {
+pub(super) struct RecoveryRequest {
     pub(super) time: Range<Timestamp>,
     pub(super) missed: Missed,
 }
 
 /// Reads a recovery's fields. By default, its period ends now.
-pub(super) fn wanted(form: &FormValues, now: Timestamp) -> Result<Wanted> {
+pub(super) fn wanted(form: &FormValues, now: Timestamp) -> Result<RecoveryRequest> {
     form.clone().without_empty().read(|fields| {
         let since = fields.text("since", moment);
         let until = fields.optional_text("until", moment);
         let missed = fields.optional_text("status", parse_name);
-        Ok(Wanted { time: since?..until?.unwrap_or(now), missed: missed?.unwrap_or_default() })
+        Ok(RecoveryRequest { time: since?..until?.unwrap_or(now), missed: missed?.unwrap_or_default() })
     })
 }
 
 /// The deliveries that the recovery resends.
 #[derive(Default)]
-struct Found {
+struct Backlogs {
     failed: Backlog,
     held: Backlog,
     pending: Backlog,
 }
 
-impl Found {
-    fn of(endpoint: &EndpointView, open: &Undelivered, wanted: &Wanted) -> Self {
+impl Backlogs {
+    fn of(endpoint: &EndpointView, open: &Undelivered, wanted: &RecoveryRequest) -> Self {
         let (failed, held) = (within(&open.failed, &wanted.time), within(&held(endpoint, open), &wanted.time));
         match wanted.missed {
             Missed::Failed => Self { failed, ..Self::default() },
@@ -101,10 +101,10 @@ pub(super) async fn is_needed(
     app: &App,
     tenant: &TenantId,
     endpoint: &EndpointView,
-    wanted: &Wanted,
+    wanted: &RecoveryRequest,
     now: Timestamp,
 ) -> Result<bool> {
-    let found = Found::of(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
+    let found = Backlogs::of(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
     Ok(found.count() == 0 || found.count() > MAX_UNCONFIRMED || found.is_longer() || is_gone(endpoint))
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Fo
         Ok(wanted) => wanted,
         Err(error) => return Ok(refused(error, &back).within(console)),
     };
-    let found = Found::of(&endpoint, &open(app, tenant, &endpoint, now).await?, &wanted);
+    let found = Backlogs::of(&endpoint, &open(app, tenant, &endpoint, now).await?, &wanted);
     let is_enabled = !endpoint.active && link.get("activate") == TICKED;
     let button = found.button(!is_enabled);
     let [since, until] = [wanted.time.start, wanted.time.end].map(|time| time.to_string());

@@ -9,7 +9,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, error_meaning},
         endpoints::{EndpointView, LastError, Pulled, SAME_URL},
-        log::pull::{MAX_COUNTED, Waiting},
+        log::pull::{MAX_COUNTED, WaitingCounts},
     },
 };
 use maud::{Markup, html};
@@ -18,7 +18,7 @@ use crate::{
     app::App,
     backlogs::kept,
     deliveries::short,
-    numbers::{Known, counted, is_rotating},
+    numbers::{EndpointNumbers, counted, is_rotating},
     pull,
     states::State,
 };
@@ -26,7 +26,7 @@ use crate::{
 /// The data that only this page shows.
 pub(super) struct More {
     /// A pull endpoint's deliveries that are waiting to be received.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<WaitingCounts>,
     /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
     pub(super) erring: Option<Delivery>,
     /// Whether another endpoint has the same URL.
@@ -36,7 +36,7 @@ pub(super) struct More {
 }
 
 /// The meaning of the state, and other facts about the endpoint.
-pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More, now: Timestamp) -> Markup {
+pub(super) fn explanations(app: &App, base: &BaseUrl, known: &EndpointNumbers, more: &More, now: Timestamp) -> Markup {
     let (endpoint, state) = (&known.endpoint, State::of(known));
     html! {
         @if let Some(waiting) = &more.waiting { (pulled(endpoint, base, *waiting, now)) }
@@ -73,7 +73,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
 }
 
 /// Explains how long an endpoint has been failing, and when it will be disabled.
-fn failing(app: &App, known: &Known, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
+fn failing(app: &App, known: &EndpointNumbers, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
     html! {
         " The first attempt failed " (times::when(since, now))
         @if attempts > 1 { ", and at least " (attempts) " have failed in all" }
@@ -112,7 +112,7 @@ fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Marku
 }
 
 /// A pull endpoint's waiting deliveries, and the times of the last receive and the last poll.
-fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timestamp) -> Markup {
+fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: WaitingCounts, now: Timestamp) -> Markup {
     let Pulled { asked_at, taken_at } = endpoint.pulled;
     html! {
         p {

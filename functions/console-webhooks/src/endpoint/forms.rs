@@ -16,8 +16,8 @@ use crate::{
     app::App,
     backlogs::missed,
     chart,
-    numbers::{Known, counted, is_rotating},
-    settings::{self, Shown, events},
+    numbers::{EndpointNumbers, counted, is_rotating},
+    settings::{self, SettingsForm, events},
 };
 
 /// The choices for the time until the old secret ends, in seconds.
@@ -28,13 +28,13 @@ const OVERLAPS: [(&str, &str); 3] = [
 ];
 
 /// A rejected form, with the reason.
-pub(super) struct Refused<'a> {
+pub(super) struct RejectedForm<'a> {
     pub(super) form: &'a FormValues,
     pub(super) error: Error,
 }
 
 /// All forms. A rejected form is open and shows its error.
-pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: Timestamp) -> Markup {
+pub(super) fn all(app: &App, known: &EndpointNumbers, refused: Option<&RejectedForm<'_>>, now: Timestamp) -> Markup {
     let endpoint = &known.endpoint;
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
     html! {
@@ -49,7 +49,7 @@ pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: 
     }
 }
 
-fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
+fn edit(endpoint: &EndpointView, refused: Option<&RejectedForm<'_>>) -> Markup {
     let headers_hint = if endpoint.header_names.is_empty() {
         "One per line, such as “authorization: Bearer …”. They are not shown again"
     } else {
@@ -58,7 +58,7 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     };
     let stored = settings::stored(endpoint);
     let values = refused.map_or(&stored, |refused| refused.form);
-    let shown = Shown { values, kind: endpoint.kind, is_new: false, headers_hint };
+    let shown = SettingsForm { values, kind: endpoint.kind, is_new: false, headers_hint };
     html! {
         details #edit open[refused.is_some()] {
             summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows, payload and headers" }
@@ -204,7 +204,7 @@ fn erase(error: Option<&Error>, now: Timestamp) -> Markup {
     }
 }
 
-fn delete(app: &App, known: &Known, error: Option<&Error>) -> Markup {
+fn delete(app: &App, known: &EndpointNumbers, error: Option<&Error>) -> Markup {
     let (pending, failed, held) = (&known.open.pending, &known.open.failed, &known.open.held);
     html! {
         details open[error.is_some()] {

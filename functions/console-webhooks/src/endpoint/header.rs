@@ -14,12 +14,12 @@ use maud::{Markup, html};
 
 use super::explanations::{More, at_most};
 use crate::{
-    numbers::{Known, counted, is_fetched, is_gone},
+    numbers::{EndpointNumbers, counted, is_fetched, is_gone},
     states::State,
 };
 
 /// A row with the state, the numbers for the last 24 hours, and the last error.
-pub(super) fn header(known: &Known, more: &More, now: Timestamp) -> Markup {
+pub(super) fn header(known: &EndpointNumbers, more: &More, now: Timestamp) -> Markup {
     let (endpoint, state, waiting) = (&known.endpoint, State::of(known), more.waiting);
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
     let (delivered, ended) = known.successes(now);
@@ -106,7 +106,7 @@ fn percent(part: usize, all: usize) -> Option<String> {
 
 /// The buttons beside the heading. While an endpoint fails, a test shows whether its deliveries would arrive, so it
 /// comes before resending them.
-pub(super) fn actions(known: &Known) -> Markup {
+pub(super) fn actions(known: &EndpointNumbers) -> Markup {
     let endpoint = &known.endpoint;
     let is_failing = matches!(State::of(known), State::Failing(_));
     html! {

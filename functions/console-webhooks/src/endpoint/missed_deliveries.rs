@@ -14,12 +14,12 @@ use maud::{Markup, html};
 
 use crate::{
     backlogs::{self, missed, oldest, resend_button, retry_button},
-    numbers::{Known, counted, within},
+    numbers::{EndpointNumbers, counted, within},
     states::State,
 };
 
 /// The missed deliveries, with the button that recovers them.
-pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
+pub(super) fn again(known: &EndpointNumbers, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
     let oldest = oldest(failed, held);
     html! {
@@ -44,7 +44,7 @@ pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
 }
 
 /// The pending deliveries that are waiting for a retry, with the button that sends them now.
-pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
+pub(super) fn retry(known: &EndpointNumbers, now: Timestamp) -> Markup {
     let (endpoint, pending) = (&known.endpoint, &known.open.pending);
     let is_waiting = |delivery: &Delivery| delivery.attempts > 0 && delivery.next_attempt_at.is_some_and(|at| at > now);
     let waits = known.oldest_pending.as_ref().is_some_and(is_waiting);
@@ -70,7 +70,7 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
 
 /// The progress of the newest recovery: requested, in progress or finished. The total is the sum of the resent and the
 /// remaining deliveries. If the endpoint is disabled, deliveries are held again instead of sent.
-pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
+pub(super) fn recovery(known: &EndpointNumbers, newest: &Recovery) -> Markup {
     let (open, Selection { time, status, .. }) = (&known.open, &newest.selection);
     let is_active = known.endpoint.active;
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, time));

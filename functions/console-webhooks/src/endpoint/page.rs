@@ -23,7 +23,7 @@ use maud::{Markup, html};
 
 use super::{
     explanations::{More, explanations},
-    forms::{self, Refused},
+    forms::{self, RejectedForm},
     header::{actions, header},
     missed_deliveries,
 };
@@ -32,7 +32,7 @@ use crate::{
     chart,
     deliveries::{self, Of, short},
     live_updates,
-    numbers::{Known, held_word},
+    numbers::{EndpointNumbers, held_word},
     settings::{self, events},
     verification,
 };
@@ -57,7 +57,7 @@ pub(super) async fn page<R>(
     call: &Call<User, R>,
     id: EndpointId,
     link: &FormValues,
-    refused: Option<Refused<'_>>,
+    refused: Option<RejectedForm<'_>>,
 ) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
@@ -88,7 +88,7 @@ pub(super) async fn page<R>(
         }
     };
     let (known, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
-        Known::read(app, tenant, vec![endpoint], None, now),
+        EndpointNumbers::read(app, tenant, vec![endpoint], None, now),
         app.log.details(tenant, &shards, chart::since(now), MAX_COUNTED, now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
@@ -122,7 +122,7 @@ pub(super) async fn page<R>(
     let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
     let content = html! {
         @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
-        @if let Some(Refused { error, .. }) = &refused {
+        @if let Some(RejectedForm { error, .. }) = &refused {
             @match error {
                 Error::Invalid(_) => (forms::stale(error)),
                 Error::Conflict(Conflict::HeadersNeeded) => div .notice.bad role="alert" {

@@ -16,23 +16,23 @@ use crate::{
     app::App,
     backlogs::{self, kept, missed, oldest, resend_button},
     deliveries::short,
-    numbers::{Known, counted},
+    numbers::{EndpointNumbers, counted},
     states::State,
 };
 
 /// Whether the endpoint has a problem or missed deliveries.
-pub(super) fn is_needed(row: &Known) -> bool {
+pub(super) fn is_needed(row: &EndpointNumbers) -> bool {
     State::of(row).urgency() < 2 || row.open.failed.count + row.held().count > 0 || retrying_since(row).is_some()
 }
 
 /// Since when no attempt has succeeded, if several have failed, but not for long enough to make the endpoint failing.
-fn retrying_since(row: &Known) -> Option<Timestamp> {
+fn retrying_since(row: &EndpointNumbers) -> Option<Timestamp> {
     let streak = row.endpoint.health.streak.filter(|streak| streak.attempts > 1);
     streak.filter(|_| State::of(row) == State::Retrying).map(|streak| streak.since)
 }
 
 /// The banner for an endpoint that needs one.
-pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp) -> Markup {
+pub(super) fn banner(app: &App, row: &EndpointNumbers, is_recovering: bool, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, short(&endpoint.name()));
     let (state, number) = (State::of(row), failed.count + held.count);

@@ -5,12 +5,12 @@ use maud::{Markup, html};
 
 use super::other_pages::Elsewhere;
 use crate::{
-    numbers::{Known, counted},
+    numbers::{EndpointNumbers, counted},
     recovery::{PATH, button, running},
 };
 
 /// The notice, if more than one active endpoint has failed deliveries, or all are being recovered.
-pub(super) fn notice(rows: &[Known], elsewhere: &[Elsewhere], unfinished: &[Recovery]) -> Markup {
+pub(super) fn notice(rows: &[EndpointNumbers], elsewhere: &[Elsewhere], unfinished: &[Recovery]) -> Markup {
     let here = rows.iter().filter(|row| row.endpoint.active).map(|row| &row.open.failed);
     let others = elsewhere.iter().filter_map(Elsewhere::failed);
     let failed: Vec<&Backlog> = here.chain(others).filter(|failed| failed.count > 0).collect();

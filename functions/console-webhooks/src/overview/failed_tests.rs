@@ -14,7 +14,7 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{app::App, chart, numbers::Known};
+use crate::{app::App, chart, numbers::EndpointNumbers};
 
 /// The number of endpoints whose newest deliveries are read concurrently.
 const CONCURRENCY: usize = 10;
@@ -23,10 +23,10 @@ const CONCURRENCY: usize = 10;
 pub(super) async fn failed_tests(
     app: &App,
     tenant: &TenantId,
-    rows: &[Known],
+    rows: &[EndpointNumbers],
     now: Timestamp,
 ) -> Result<BTreeMap<EndpointId, Delivery>> {
-    let recent = rows.iter().filter_map(|Known { endpoint, .. }| {
+    let recent = rows.iter().filter_map(|EndpointNumbers { endpoint, .. }| {
         let tested_at = endpoint.tested_at.filter(|at| *at >= chart::since(now))?;
         Some((endpoint.id, endpoint.shards(), Filter { since: Some(tested_at), ..Filter::default() }))
     });

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use url::form_urlencoded;
 
 use super::stored_state::Stored;
-use crate::{deliveries::clipped, endpoint_search::Sought, live_updates::LIVE};
+use crate::{deliveries::clipped, endpoint_search::SearchText, live_updates::LIVE};
 
 const PATH: &str = "/console";
 /// The fields of the link, with their descriptions.
@@ -49,7 +49,7 @@ impl<'a> Selection<'a> {
 
     /// Removes the endpoints that are not selected. Returns the states of all those that the search finds.
     pub(super) fn apply(self, endpoints: &mut Vec<EndpointView>, now: Timestamp) -> Vec<Stored> {
-        let sought = Sought::new(self.text);
+        let sought = SearchText::new(self.text);
         endpoints.retain(|endpoint| sought.is_in(endpoint));
         let found = endpoints.iter().map(|endpoint| Stored::of(endpoint, now)).collect();
         endpoints.retain(|endpoint| self.state.is_none_or(|state| Stored::of(endpoint, now) == state));

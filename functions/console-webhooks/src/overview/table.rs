@@ -18,13 +18,13 @@ use maud::{Markup, html};
 use crate::{
     chart,
     deliveries::{clipped, hover, none, one_line, short},
-    numbers::{Known, counted, held_word, is_rotating},
+    numbers::{EndpointNumbers, counted, held_word, is_rotating},
     settings::events,
     states::State,
 };
 
 /// The rows, with the endpoints' [failed tests](super::failed_tests).
-pub(super) fn table(rows: &[Known], failed_tests: &BTreeMap<EndpointId, Delivery>, now: Timestamp) -> Markup {
+pub(super) fn table(rows: &[EndpointNumbers], failed_tests: &BTreeMap<EndpointId, Delivery>, now: Timestamp) -> Markup {
     html! {
         table .cards.rows.overview {
             thead {
@@ -42,8 +42,8 @@ pub(super) fn table(rows: &[Known], failed_tests: &BTreeMap<EndpointId, Delivery
     }
 }
 
-fn line(row: &Known, failed_test: Option<&Delivery>, now: Timestamp) -> Markup {
-    let Known { endpoint, open, counted: statistics, .. } = row;
+fn line(row: &EndpointNumbers, failed_test: Option<&Delivery>, now: Timestamp) -> Markup {
+    let EndpointNumbers { endpoint, open, counted: statistics, .. } = row;
     html! {
         tr {
             td {
@@ -108,7 +108,7 @@ pub(super) fn description(endpoint: &EndpointView) -> Markup {
 }
 
 /// The latest error. Version 0.1.0 did not record errors, so an endpoint with failed deliveries may have none.
-fn last_error(row: &Known, now: Timestamp) -> Markup {
+fn last_error(row: &EndpointNumbers, now: Timestamp) -> Markup {
     html! {
         @match row.last_error() {
             Some(LastError { at, reason, status_code, .. }) => {

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use common::{
-    accounts::mail::{Mail, Part, short},
+    accounts::mail::{EmailMessage, Part, short},
     base_url::BaseUrl,
     timestamp::Timestamp,
     webhooks::{
@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the email about the failed jobs of these workflows. For a recipient who agreed, it quotes untrusted text.
 /// `last_of` is set for the last email of a day.
-pub(crate) fn about(to: Addressee<'_>, failing: &[&Failing], last_of: Option<Timestamp>) -> Mail {
+pub(crate) fn about(to: Addressee<'_>, failing: &[&Failing], last_of: Option<Timestamp>) -> EmailMessage {
     let (subject, mut parts) = match failing {
         [one] => of_one(&to, one),
         several => of_several(&to, several),
@@ -36,7 +36,7 @@ pub(crate) fn about(to: Addressee<'_>, failing: &[&Failing], last_of: Option<Tim
         )));
     }
     let why = to.why("Owners can change the address or turn off emails about failed jobs in the settings.");
-    Mail::unrequested(&subject, &parts, why, to.page)
+    EmailMessage::unrequested(&subject, &parts, why, to.page)
 }
 
 /// The subject and the content of an email about several workflows: the number of failures for each, and links to them.

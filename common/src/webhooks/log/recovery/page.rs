@@ -13,12 +13,12 @@ use std::{
 use aws_sdk_dynamodb::types::ReturnValue;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{AFTER, BEGUN, OF, Place, RESENT, Recovery, SHARD, partition, recovery_key, statuses};
+use super::{AFTER, BEGUN, LogPosition, OF, RESENT, Recovery, SHARD, partition, recovery_key, statuses};
 use crate::{
     aws::{
         batch::CONCURRENCY,
         dynamo::{ItemReader, attributes, boolean, number, query_page, text},
-        rounds,
+        retry_conflicts,
     },
     error::{Error, Result},
     id::{LeaseId, RecoveryId, TenantId},
@@ -29,7 +29,7 @@ use crate::{
             items::{EXPIRES_AT, LEASE, OPEN},
             recovery::Missed,
             search::{Filter, id},
-            table::{ItemKey, Log, index_key},
+            table::{DeliveryLog, ItemKey, index_key},
         },
     },
 };
@@ -67,7 +67,7 @@ pub struct Active {
 pub struct RecoveryPage {
     pub ids: Vec<DeliveryId>,
     /// `None` if it is the last page.
-    end: Option<Place>,
+    end: Option<LogPosition>,
 }
 
 impl RecoveryPage {
@@ -114,7 +114,7 @@ impl Recovery {
     }
 }
 
-impl Log {
+impl DeliveryLog {
     /// Takes the lease of a recovery for a page, and returns its current state. From now on, the recovery can no longer
     /// be extended, so its period is final. Returns `None` if it is done or was deleted, or if another process has taken
     /// it.
@@ -135,7 +135,7 @@ impl Log {
     /// Stores the progress of a recovery and releases its lease, unless the lease has expired and been taken.
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
         let lease = recovery.lease.map(text).unwrap_or_else(|| text(""));
-        let place = recovery.place.iter().flat_map(|Place { shard, after }| {
+        let place = recovery.place.iter().flat_map(|LogPosition { shard, after }| {
             [(OF, text(shard.destination)), (SHARD, number(shard.number.into())), (AFTER, text(after))]
         });
         let update = self
@@ -160,7 +160,7 @@ impl Log {
     ) -> Result<Option<Timestamp>> {
         const DOING: &str = "pacing recoveries";
         let needed = DELIVERY_INTERVAL * u32::try_from(number_of_them).unwrap_or(u32::MAX);
-        rounds((), |()| async move {
+        retry_conflicts((), |()| async move {
             let key: ItemKey = [partition(tenant), "#pace".to_owned()];
             let item = self.get_all(vec![key.clone()]).await?.remove(&key).unwrap_or_default();
             let before = ItemReader::new("pace", &item).optional_time(PACED_UNTIL);
@@ -195,14 +195,15 @@ impl Log {
         let next = sources.get(first..).unwrap_or_default().iter().take(SHARD_CONCURRENCY);
         let reads: Vec<_> = next.map(|source| self.missed(tenant, recovery, *source, now)).collect();
         let found: Vec<_> = stream::iter(reads).buffered(SHARD_CONCURRENCY).try_collect().await?;
-        let (mut ids, mut end) = (Vec::new(), sources.get(first + found.len()).map(|next| Place::before(next.shard)));
+        let (mut ids, mut end) =
+            (Vec::new(), sources.get(first + found.len()).map(|next| LogPosition::before(next.shard)));
         for (source, found) in sources.iter().skip(first).zip(found) {
             let (room, is_full) = (PAGE_SIZE - ids.len(), found.len() == PAGE_SIZE);
             let is_cut = is_full || found.len() > room;
             ids.extend(found.into_iter().take(room));
             if is_cut {
                 let last = ids.last().filter(|_| room > 0).map(DeliveryId::moment);
-                end = Some(Place { shard: source.shard, after: last.unwrap_or_default() });
+                end = Some(LogPosition { shard: source.shard, after: last.unwrap_or_default() });
                 break;
             }
         }
@@ -287,7 +288,7 @@ impl Log {
     }
 }
 
-impl Place {
+impl LogPosition {
     /// The beginning of a shard.
     fn before(shard: Shard) -> Self {
         Self { shard, after: String::new() }

@@ -13,7 +13,7 @@ const MAX_ROUNDS: u32 = 10;
 ///
 /// # Errors
 /// A round failed, or other writes came first in every round ([`Error::Busy`]).
-pub async fn rounds<S, T, F>(mut state: S, mut round: impl FnMut(S) -> F) -> Result<T>
+pub async fn retry_conflicts<S, T, F>(mut state: S, mut round: impl FnMut(S) -> F) -> Result<T>
 where
     F: Future<Output = Result<ControlFlow<T, S>>>,
 {

@@ -16,7 +16,7 @@ use crate::{
 
 /// The format that the routes of a function use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum BodyFormat {
     /// `{"json": {...}}` both ways, the JSON part of oRPC's "RPC protocol"
     /// (<https://orpc.unnoq.com/docs/advanced/rpc-protocol>): the routes under `/v1`.
     Envelope,
@@ -26,7 +26,7 @@ pub enum Wire {
     Page,
 }
 
-impl Wire {
+impl BodyFormat {
     /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body contains no fields, and
     /// neither does a JSON `null`, which many clients send for an empty input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
@@ -106,7 +106,7 @@ mod tests {
             r#"{"json":{},"limit":1}"#,
             r#" {"json":{},"meta":1} "#,
         ] {
-            assert!(Wire::Envelope.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
+            assert!(BodyFormat::Envelope.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
             deep.as_bytes(),
         ];
         for body in bodies {
-            let fields = Wire::Envelope.fields(body);
+            let fields = BodyFormat::Envelope.fields(body);
             assert!(matches!(fields, Err(Error::Malformed)), "{:?}", &body[..body.len().min(20)]);
         }
     }
@@ -133,24 +133,24 @@ mod tests {
     #[test]
     fn a_plain_body_is_an_object_or_nothing() {
         for body in ["", "null", "{}"] {
-            assert!(Wire::Plain.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
+            assert!(BodyFormat::Plain.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
         }
         for body in ["[]", "1", "\"a\"", r#"{"a":"#] {
-            assert!(matches!(Wire::Plain.fields(body.as_bytes()), Err(Error::Malformed)), "{body}");
+            assert!(matches!(BodyFormat::Plain.fields(body.as_bytes()), Err(Error::Malformed)), "{body}");
         }
     }
 
     #[test]
     fn json_of_another_type_is_an_issue() {
         for body in [r#"{"json":[]}"#, r#"{"json":"a"}"#, r#"{"json":1}"#] {
-            assert!(matches!(Wire::Envelope.fields(body.as_bytes()), Err(Error::Invalid(_))), "{body}");
+            assert!(matches!(BodyFormat::Envelope.fields(body.as_bytes()), Err(Error::Invalid(_))), "{body}");
         }
     }
 
     proptest! {
         #[test]
         fn no_body_panics_the_parser(body in any::<Vec<u8>>()) {
-            let _parsed = (Wire::Envelope.fields(&body), Wire::Plain.fields(&body));
+            let _parsed = (BodyFormat::Envelope.fields(&body), BodyFormat::Plain.fields(&body));
         }
     }
 }
