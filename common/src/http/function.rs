@@ -6,7 +6,7 @@ use futures::FutureExt;
 use lambda_http::{
     LambdaEvent,
     aws_lambda_events::apigw::ApiGatewayV2httpResponse,
-    http::{HeaderValue, Method, header},
+    http::{HeaderValue, Method, StatusCode, header},
     lambda_runtime, service_fn,
 };
 
@@ -32,6 +32,9 @@ use crate::{
 
 /// The wait before a busy call is repeated, in seconds.
 const BUSY_SECONDS: i64 = 1;
+/// The challenge of each 401, which RFC 9110 requires (section 15.5.2). Some clients fail at a 401 without one, and none
+/// knows this scheme, so browsers do not ask for a password.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("ApiKey");
 
 /// An HTTP function, ready to serve. Cloning is cheap.
 #[derive(Clone)]
@@ -111,6 +114,9 @@ impl Function {
             _ => None,
         };
         response.headers_mut().extend(wait.map(|seconds| (header::RETRY_AFTER, HeaderValue::from(seconds))));
+        if response.status() == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
+        }
         if let Some(HttpError::Method(methods)) = &error {
             response.headers_mut().extend(HeaderValue::from_str(methods).ok().map(|methods| (header::ALLOW, methods)));
         }

@@ -56,6 +56,25 @@ async fn a_session_acts_for_the_users_organization() {
     assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());
 }
 
+/// Clients such as Jetty's fail at a 401 without a challenge.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_401_names_a_challenge() {
+    let world = World::start().await;
+    let wrong = json!({"email": "ada@example.com", "password": "wrong horse"});
+    let answers = [
+        call(&world, "webhooks/list", &[], json!({})).await,
+        call(&world, "webhooks/list", &[("x-api-key", "wrong")], json!({})).await,
+        world.send(world.http.get(world.url("/api/auth/list-sessions"))).await,
+        world.send(world.http.post(world.url("/api/auth/sign-in/email")).json(&wrong)).await,
+    ];
+    for answer in answers {
+        let challenge = answer.headers.get("www-authenticate").map(HeaderValue::as_bytes);
+        assert_eq!((answer.status, challenge), (401, Some("ApiKey".as_bytes())), "{answer:?}");
+    }
+    let allowed = world.send(world.http.get(world.url("/api/auth/get-session"))).await;
+    assert_eq!((allowed.status, allowed.headers.get("www-authenticate")), (200, None));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invited_member_acts_for_the_organization_too() {
     let world = World::start().await;
