@@ -77,13 +77,11 @@ pub(super) fn error_reply(request: &Request) -> ErrorReply {
                 LostInput::Form => _ = query.append_pair("did", LOST),
                 LostInput::Nothing => {}
             }
-            Reply::Redirect { to: format!("/signin?{}", query.finish()), cookies: Vec::new() }
+            Reply::redirect(format!("/signin?{}", query.finish()))
         }
-        HttpError::Domain(Error::Forbidden(ForbiddenReason::EmailNotVerified)) => {
-            Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }
-        }
+        HttpError::Domain(Error::Forbidden(ForbiddenReason::EmailNotVerified)) => Reply::redirect("/console/welcome"),
         HttpError::Domain(Error::Forbidden(ForbiddenReason::TwoFactorRequired)) => {
-            Reply::Redirect { to: "/console/two-factor".to_owned(), cookies: Vec::new() }
+            Reply::redirect("/console/two-factor")
         }
         error => Page::of(error, back.starts_with("/console")).into(),
     })

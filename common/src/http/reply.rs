@@ -137,6 +137,11 @@ fn json<T: Serialize>(body: &T, format: BodyFormat) -> Result<String> {
 }
 
 impl Reply {
+    /// A redirect without cookies.
+    pub fn redirect(to: impl Into<String>) -> Self {
+        Self::Redirect { to: to.into(), cookies: Vec::new() }
+    }
+
     /// A page, with these `Set-Cookie` values.
     pub fn page(page: Page, cookies: Vec<String>) -> Self {
         Self::Page { page: Box::new(|service| page.response(service)), cookies }

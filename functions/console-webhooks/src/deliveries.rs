@@ -62,13 +62,13 @@ async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<R
     if let Ok(id) = DeliveryId::parse(link.get("q").trim())
         && !app.log.known(tenant, &[id]).await?.is_empty()
     {
-        return Ok(Reply::Redirect { to: format!("{PATH}/{id}"), cookies: Vec::new() });
+        return Ok(Reply::redirect(format!("{PATH}/{id}")));
     }
     let (endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, PATH))?;
     let meant = endpoint_filter::meant(&link, &endpoints);
     if let Ok(Some(Meant::One(id))) = meant {
         let to = address(&link, &[(ENDPOINT, &id.to_string())]);
-        return Ok(Reply::Redirect { to, cookies: Vec::new() });
+        return Ok(Reply::redirect(to));
     }
     let page = match meant {
         Ok(Some(Meant::Several(found))) => {

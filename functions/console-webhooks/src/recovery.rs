@@ -181,7 +181,7 @@ async fn recover(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) ->
         app.recover(&call.recorder, tenant, &selection).await
     };
     match started.await {
-        Ok(id) => Ok(Reply::Redirect { to: format!("{PATH}?id={id}"), cookies: Vec::new() }),
+        Ok(id) => Ok(Reply::redirect(format!("{PATH}?id={id}"))),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
             let content = html! { (alert(&error)) p { a href="/console" { "Back to endpoints" } } };

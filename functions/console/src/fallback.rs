@@ -46,7 +46,7 @@ async fn get_page(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
         return Err(Error::NotFound(if call.path().starts_with("/v1/") { OF_API } else { "Not Found" }));
     }
     if let Some((_, page)) = LIKELY_PATHS.iter().find(|(typed, _)| *typed == call.path()) {
-        return Ok(Reply::Redirect { to: (*page).to_owned(), cookies: Vec::new() });
+        return Ok(Reply::redirect(*page));
     }
     let content = html! {
         p { "There is no page at this address. The link may be old or incomplete." }

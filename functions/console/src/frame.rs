@@ -83,7 +83,7 @@ pub(crate) async fn console(app: &App, user: &User, here: &'static str) -> Resul
 
 /// Redirects to the page `here` with a `GET`, so a reload does not resubmit the form. `did` selects the notice.
 pub(crate) fn redirect_to(here: &str, did: &str) -> Reply {
-    Reply::Redirect { to: format!("{here}?did={did}"), cookies: Vec::new() }
+    Reply::redirect(format!("{here}?did={did}"))
 }
 
 /// The error for an unknown `action`.

@@ -20,7 +20,7 @@ pub(crate) fn show() -> Route<App> {
 
 async fn get_page(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if call.takes_html() {
-        return Ok(Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() });
+        return Ok(Reply::redirect("/console"));
     }
     links(&call.base, &app.docs)?.reply(BodyFormat::Page)
 }

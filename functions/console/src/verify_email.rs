@@ -109,7 +109,7 @@ async fn confirm(app: Arc<App>, call: Call<(), Recorder>, link: FormValues) -> R
         p { a .button href="/console" { "Open the console" } }
     };
     Ok(match callback(&call, &link) {
-        Some(url) => Reply::Redirect { to: url.into(), cookies: Vec::new() },
+        Some(url) => Reply::redirect(url),
         None => Page::new("Your email address is confirmed", done).done().into(),
     })
 }
@@ -170,7 +170,7 @@ async fn change(app: &App, call: &Call<(), Recorder>, token: &Token) -> Result<R
                 Ok(Some(user)) => {
                     let reset = app.resets.issue(&user, now).await?;
                     let to = format!("/reset-password?token={}", reset.reveal());
-                    Ok(Some(Reply::Redirect { to, cookies: Vec::new() }))
+                    Ok(Some(Reply::redirect(to)))
                 }
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),

@@ -95,7 +95,7 @@ async fn replace(app: &App, call: &Call<SignedIn, Recorder>, form: &FormValues) 
 
 fn page(app: &App, user: &User, is_early: bool, sent: FormRequest) -> Reply {
     if user.email_verified {
-        return Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() };
+        return Reply::redirect("/console");
     }
     let to = user.email_to_verify();
     let content = html! {

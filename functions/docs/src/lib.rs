@@ -63,7 +63,7 @@ async fn open(app: Arc<App>, call: Call<()>, link: FormValues) -> Result<Reply> 
 /// Returns the page at `path`, or a redirect if the deployment hosts its documentation elsewhere.
 fn show(app: &App, call: &Call<()>, path: &str) -> Result<Reply> {
     if let Some(to) = app.docs.elsewhere() {
-        return Ok(Reply::Redirect { to: to.to_owned(), cookies: Vec::new() });
+        return Ok(Reply::redirect(to));
     }
     let Some((_, title, content)) = PAGES.iter().find(|(known, ..)| *known == path) else {
         return missing(call).map(Reply::from);

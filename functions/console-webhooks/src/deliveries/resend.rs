@@ -142,7 +142,7 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: Form
     }
     app.wait_for_attempts(tenant, &sent).await?;
     let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    Ok(Reply::Redirect { to: address(&form, &[(IDS, &ids.join(" "))]), cookies: Vec::new() })
+    Ok(Reply::redirect(address(&form, &[(IDS, &ids.join(" "))])))
 }
 
 /// The page that lists the resent deliveries, in their current state.

@@ -37,7 +37,7 @@ pub(super) async fn post_form(app: Arc<App>, call: Call<User, Recorder>, form: F
 
 async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
     app.erasure(tenant).of_one(recorder, *id, &app.failures).await?;
-    Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
+    Ok(Reply::redirect(format!("/console/deliveries/{id}")))
 }
 
 async fn resend(
@@ -48,7 +48,7 @@ async fn resend(
     form: &FormValues,
 ) -> Result<Reply> {
     let now = Timestamp::now();
-    let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
+    let to = |query: &str| Reply::redirect(format!("/console/deliveries/{id}{query}"));
     if let Some(endpoint) = endpoint(app, tenant, id).await? {
         if is_gone(&endpoint) && form.get("sure") != TICKED {
             return Ok(to("?confirm=resend"));

@@ -105,14 +105,14 @@ async fn test(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
     app.endpoints.begin_test(recorder, &app.log, tenant, &test, sample, None, now).await?;
     app.queue.wake(tenant, &test, now).await;
     app.wait_for_attempt(tenant, &test.id, 0).await?;
-    Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
+    Ok(Reply::redirect(format!("/console/deliveries/{}", test.id)))
 }
 
 /// Enables the endpoint. If its receiver asked to stop deliveries, a page asks for confirmation first.
 async fn enable(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     if form.get("sure") != TICKED && is_gone(&app.endpoints.view(tenant, id).await?) {
         let to = format!("/console/endpoints/{id}?confirm=activate");
-        return Ok(Reply::Redirect { to, cookies: Vec::new() });
+        return Ok(Reply::redirect(to));
     }
     activate(app, recorder, tenant, id, true).await.map(|()| after(id, "activated"))
 }
@@ -288,5 +288,5 @@ async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId
 
 async fn delete(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     app.endpoints.delete(recorder, tenant, id, &app.endings, app.retention.end(Timestamp::now())).await?;
-    Ok(Reply::Redirect { to: format!("/console?deleted={id}"), cookies: Vec::new() })
+    Ok(Reply::redirect(format!("/console?deleted={id}")))
 }

@@ -115,7 +115,7 @@ pub(super) fn ask(id: EndpointId, form: &FormValues) -> Reply {
     query.append_pair("confirm", "recover");
     let fields = ["since", "until", "status", "activate"].map(|name| (name, form.get(name)));
     query.extend_pairs(fields.into_iter().filter(|(_, value)| !value.is_empty()));
-    Reply::Redirect { to: query.finish(), cookies: Vec::new() }
+    Reply::redirect(query.finish())
 }
 
 /// The confirmation page for the recovery in a link.
@@ -189,7 +189,7 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
 
 /// Redirects to the confirmation page for disabling the endpoint.
 pub(super) fn ask_to_disable(id: EndpointId) -> Reply {
-    Reply::Redirect { to: format!("/console/endpoints/{id}?confirm=deactivate"), cookies: Vec::new() }
+    Reply::redirect(format!("/console/endpoints/{id}?confirm=deactivate"))
 }
 
 /// The confirmation page for disabling an endpoint.

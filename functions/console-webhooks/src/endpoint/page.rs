@@ -210,5 +210,5 @@ fn facts(endpoint: &EndpointView, now: Timestamp) -> Markup {
 
 /// The redirect after a form was submitted.
 pub(super) fn after(id: EndpointId, did: &str) -> Reply {
-    Reply::Redirect { to: format!("/console/endpoints/{id}?did={did}"), cookies: Vec::new() }
+    Reply::redirect(format!("/console/endpoints/{id}?did={did}"))
 }
