@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{ambient, issue::Problem, timestamp::Timestamp};
+use crate::{issue::Problem, runtime_sources, timestamp::Timestamp};
 
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -17,7 +17,7 @@ macro_rules! uuid_id {
         impl $name {
             /// Generates an id that sorts after all earlier ones.
             pub fn generate() -> Self {
-                Self(ambient::uuid())
+                Self(runtime_sources::uuid())
             }
 
             /// Parses the hyphenated form, upper or lower case.
@@ -109,7 +109,7 @@ pub struct TenantId(String);
 impl TenantId {
     /// Generates an id that sorts after all earlier ones.
     pub fn generate() -> Self {
-        Self(ambient::uuid().to_string())
+        Self(runtime_sources::uuid().to_string())
     }
 
     /// Parses an id from a request.

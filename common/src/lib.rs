@@ -13,7 +13,6 @@
 //! - The remaining modules: small values that depend on none of these.
 
 pub mod accounts;
-pub mod ambient;
 pub mod application;
 pub mod audit;
 pub mod aws;
@@ -31,6 +30,7 @@ pub mod paging;
 pub mod patch;
 pub mod presentation;
 pub mod random;
+pub mod runtime_sources;
 pub mod streams;
 pub mod telemetry;
 pub mod timestamp;

@@ -1,6 +1,6 @@
 //! Random bytes for secrets and jitter, from the operating system.
 
-use crate::ambient;
+use crate::runtime_sources;
 
 /// Returns `N` random bytes.
 ///
@@ -8,7 +8,7 @@ use crate::ambient;
 /// The operating system cannot provide random bytes. Secrets generated without them would be unsafe.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    ambient::fill(&mut bytes);
+    runtime_sources::fill(&mut bytes);
     bytes
 }
 

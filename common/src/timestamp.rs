@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
-use crate::{ambient, issue::Problem};
+use crate::{issue::Problem, runtime_sources};
 
 /// A UTC time in whole milliseconds, so storing a time does not change it. Formatted as in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
@@ -18,7 +18,7 @@ pub struct Timestamp(OffsetDateTime);
 
 impl Timestamp {
     pub fn now() -> Self {
-        Self(OffsetDateTime::from(ambient::now()).truncate_to_millisecond())
+        Self(OffsetDateTime::from(runtime_sources::now()).truncate_to_millisecond())
     }
 
     /// The time `seconds` after the Unix epoch.

@@ -1,6 +1,6 @@
 //! A demo tenant: an organization with a history, so its pages and lists have content.
 //!
-//! Accounts, keys and endpoints are created through the API, with the clock set to earlier days (`common::ambient`).
+//! Accounts, keys and endpoints are created through the API, with the clock set to earlier days (`common::runtime_sources`).
 //! Deliveries are made by a separate instance of `webhooks-deliver`. [`past`] passes job events and due attempts to
 //! that instance in chronological order, and [`catch`] intercepts its messages to SQS. Messages that are still pending
 //! at the end are sent to SQS, or wait in the log for the next sweep.

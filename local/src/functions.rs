@@ -12,9 +12,9 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use common::{
-    ambient::RuntimeSources,
     config::{ConfigError, Env},
     http::RouteInfo,
+    runtime_sources::RuntimeSources,
     timestamp::Timestamp,
 };
 use futures::future::BoxFuture;
@@ -201,7 +201,7 @@ impl Function {
         let handler = self.handler.clone();
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
         let task = match RuntimeSources::current() {
-            Some(ambient) => tokio::spawn(ambient.within(call)),
+            Some(sources) => tokio::spawn(sources.within(call)),
             None => tokio::spawn(call),
         };
         match task.await.context("the function panicked")? {

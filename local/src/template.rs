@@ -1,7 +1,7 @@
 //! Reads `template.yaml` as CloudFormation does.
 
 mod intrinsics;
-mod place;
+mod local_addresses;
 mod yaml;
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use intrinsics::Scope;
 pub(crate) use intrinsics::text;
-pub(crate) use place::{ACCOUNT, LocalAddresses, REGION, local_name};
+pub(crate) use local_addresses::{ACCOUNT, LocalAddresses, REGION, local_name};
 pub(crate) use yaml::parse;
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,
@@ -130,10 +130,10 @@ fn source() -> Result<&'static Value> {
 }
 
 impl Template {
-    /// Loads the project's template as deployed at `place` with `parameters`.
-    pub(crate) fn load(parameters: &[(&str, &str)], place: LocalAddresses) -> Result<Self> {
+    /// Loads the project's template as deployed at these addresses with `parameters`.
+    pub(crate) fn load(parameters: &[(&str, &str)], addresses: LocalAddresses) -> Result<Self> {
         let root = source()?;
-        let scope = Scope::new(root, parameters, place);
+        let scope = Scope::new(root, parameters, addresses);
         let mut template =
             Self { functions: BTreeMap::new(), cors: None, tables: BTreeMap::new(), queues: BTreeMap::new() };
         let resources = root.get("Resources").and_then(Value::as_object).context("the template has no Resources")?;

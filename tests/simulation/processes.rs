@@ -15,8 +15,8 @@ use std::{
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use common::{
-    ambient::RuntimeSources,
     config::Env,
+    runtime_sources::RuntimeSources,
     webhooks::log::due_rows::{CHECK_DELAY, PARTITIONS},
 };
 use lambda_runtime::{Context, LambdaEvent};
@@ -65,7 +65,7 @@ fn kind(what: &str) -> &'static str {
 /// A process that dies after a number of wake-ups. All its work then stops at await points.
 pub(crate) struct Process {
     pub(crate) name: String,
-    ambient: RuntimeSources,
+    sources: RuntimeSources,
     /// The offset of its clock.
     off: i64,
     /// The number of wake-ups before the process dies.
@@ -99,7 +99,7 @@ impl Process {
         });
         Arc::new(Self {
             name: format!("{what} {number}"),
-            ambient: world.ambient(off),
+            sources: world.sources(off),
             off,
             left: AtomicU32::new(deaths.min().unwrap_or(u32::MAX)),
             is_dead: AtomicBool::new(false),
@@ -123,7 +123,7 @@ impl Process {
 
     /// Runs a future in this process. `None` if it dies first.
     async fn run<F: Future>(&self, world: &World, future: F) -> Option<F::Output> {
-        let mut future = pin!(self.ambient.clone().within(future));
+        let mut future = pin!(self.sources.clone().within(future));
         poll_fn(|context| {
             if self.is_dead() {
                 return Poll::Ready(None);
@@ -154,7 +154,7 @@ impl Process {
     /// Starts a function in this process.
     fn start(&self, world: &Arc<World>, function: &str) -> Handler {
         let env = env(world, function, Some(self.name.clone()));
-        let started = self.ambient.clone().within(async { Handler::start(function, &env) });
+        let started = self.sources.clone().within(async { Handler::start(function, &env) });
         futures::executor::block_on(started).expect("settings")
     }
 
@@ -264,7 +264,7 @@ impl Fleet {
         let process = Process::begin(&self.world, PROCESS);
         let env = env(&self.world, DELIVER, Some(process.name.clone()));
         let network = receivers::network(&self.world);
-        let made = process.ambient.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
+        let made = process.sources.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
         let deliver = futures::executor::block_on(made).expect("settings");
         (process, deliver)
     }
@@ -550,7 +550,7 @@ impl Client {
             let answer = match &who {
                 None => {
                     let call = handler.call(event, Context::default());
-                    Some(Ok(world.ambient(0).within(call).await))
+                    Some(Ok(world.sources(0).within(call).await))
                 }
                 Some(process) => {
                     let context = process.context(world, limit);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::ambient::RuntimeSources;
+use common::runtime_sources::RuntimeSources;
 use dynoxide::Database;
 use fastrand::Rng;
 use local::Plan;
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// A clock with this offset in milliseconds, and a separate random source.
-    pub(crate) fn ambient(&self, off: i64) -> RuntimeSources {
+    pub(crate) fn sources(&self, off: i64) -> RuntimeSources {
         let began = self.began;
         let rng = Mutex::new(self.state().rng.fork());
         let now = move || {

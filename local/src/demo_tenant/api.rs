@@ -11,7 +11,7 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, Response, StatusCode, header, request},
 };
-use common::{ambient::RuntimeSources, timestamp::Timestamp};
+use common::{runtime_sources::RuntimeSources, timestamp::Timestamp};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;

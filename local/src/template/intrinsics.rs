@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::place::{ACCOUNT, LocalAddresses, REGION, local_name};
+use super::local_addresses::{ACCOUNT, LocalAddresses, REGION, local_name};
 
 /// The names that intrinsic functions in a template can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,
     conditions: Map<String, Value>,
-    place: LocalAddresses,
+    addresses: LocalAddresses,
 }
 
 impl Scope {
     /// Returns the scope of the template `root`. `overrides` replace the defaults of its parameters.
-    pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: LocalAddresses) -> Self {
+    pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], addresses: LocalAddresses) -> Self {
         let section = |name: &str| root.get(name).and_then(Value::as_object);
         let mut parameters: HashMap<_, _> = section("Parameters")
             .into_iter()
@@ -30,7 +30,7 @@ impl Scope {
             .flatten()
             .filter_map(|(name, resource)| Some((name.clone(), resource.get("Type")?.as_str()?.to_owned())))
             .collect();
-        Self { resources, parameters, conditions: section("Conditions").cloned().unwrap_or_default(), place }
+        Self { resources, parameters, conditions: section("Conditions").cloned().unwrap_or_default(), addresses }
     }
 
     /// Replaces every intrinsic function in `value` with its result.
@@ -131,7 +131,7 @@ impl Scope {
             "AWS::URLSuffix" => json!("amazonaws.com"),
             "AWS::StackName" => json!("local"),
             name => match self.kind(name)? {
-                "AWS::SQS::Queue" => json!(format!("{}/{ACCOUNT}/{}", self.place.sqs, local_name(name))),
+                "AWS::SQS::Queue" => json!(format!("{}/{ACCOUNT}/{}", self.addresses.sqs, local_name(name))),
                 _ => json!(local_name(name)),
             },
         })
@@ -144,7 +144,7 @@ impl Scope {
             ("AWS::SQS::Queue", "QueueName") => name,
             ("AWS::DynamoDB::Table", "Arn") => format!("arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}"),
             ("AWS::Serverless::Function", "Arn") => format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}"),
-            ("AWS::Serverless::HttpApi", "ApiEndpoint") => self.place.api.clone(),
+            ("AWS::Serverless::HttpApi", "ApiEndpoint") => self.addresses.api.clone(),
             ("AWS::IAM::Role", "Arn") => format!("arn:aws:iam::{ACCOUNT}:role/{name}"),
             ("AWS::Logs::LogGroup", "Arn") => format!("arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{name}:*"),
             ("AWS::ApiGatewayV2::DomainName", "RegionalDomainName" | "RegionalHostedZoneId") => attribute.to_owned(),

@@ -6,9 +6,9 @@ use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    ambient,
     id::{EndpointId, NotAnId, TenantId},
     issue::Problem,
+    runtime_sources,
     timestamp::Timestamp,
 };
 
@@ -185,7 +185,7 @@ impl WebhookId {
 
     /// Generates a random id for a test, because tests are never duplicates of each other.
     pub fn unique() -> Self {
-        Self(ambient::uuid().as_u128())
+        Self(runtime_sources::uuid().as_u128())
     }
 
     /// Parses an id from a request.

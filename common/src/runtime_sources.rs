@@ -8,7 +8,7 @@ use std::{sync::Arc, time::SystemTime};
 use uuid::{Builder, Uuid};
 
 tokio::task_local! {
-    static AMBIENT: RuntimeSources;
+    static SOURCES: RuntimeSources;
 }
 
 /// Returns the current time.
@@ -33,19 +33,19 @@ impl RuntimeSources {
 
     /// Returns this task's clock and random bytes, if it does not use the machine's.
     pub fn current() -> Option<Self> {
-        AMBIENT.try_with(Clone::clone).ok()
+        SOURCES.try_with(Clone::clone).ok()
     }
 
     /// Runs `future` with this clock and these random bytes. `future` must not spawn tasks: they would get the
     /// machine's clock and randomness.
     pub async fn within<F: Future>(self, future: F) -> F::Output {
-        AMBIENT.scope(self, future).await
+        SOURCES.scope(self, future).await
     }
 }
 
 /// Returns the current time of this task's clock.
 pub(crate) fn now() -> SystemTime {
-    AMBIENT.try_with(|ambient| (ambient.now)()).unwrap_or_else(|_machine| SystemTime::now())
+    SOURCES.try_with(|sources| (sources.now)()).unwrap_or_else(|_machine| SystemTime::now())
 }
 
 /// Fills `bytes` with random bytes.
@@ -53,7 +53,7 @@ pub(crate) fn now() -> SystemTime {
 /// # Panics
 /// The operating system cannot provide random bytes. Secrets generated without them would be unsafe.
 pub(crate) fn fill(bytes: &mut [u8]) {
-    AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
+    SOURCES.try_with(|sources| (sources.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
 }
 
 #[expect(clippy::expect_used, reason = "secrets must not be generated without randomness")]
@@ -63,10 +63,10 @@ fn machine_fill(bytes: &mut [u8]) {
 
 /// Generates a version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier UUIDs from this process.
 pub(crate) fn uuid() -> Uuid {
-    let other = AMBIENT.try_with(|ambient| {
-        let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let other = SOURCES.try_with(|sources| {
+        let time = (sources.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut random = [0; 10];
-        (ambient.fill)(&mut random);
+        (sources.fill)(&mut random);
         Builder::from_unix_timestamp_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &random).into_uuid()
     });
     other.unwrap_or_else(|_machine| Uuid::now_v7())

@@ -11,7 +11,7 @@ pub(crate) struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Returns the place with the API and the queues at these addresses.
+    /// Returns the addresses of the API and the queues.
     pub(crate) fn new(api: &str, sqs: &str) -> Self {
         Self { api: api.to_owned(), sqs: sqs.to_owned() }
     }
