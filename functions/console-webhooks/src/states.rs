@@ -43,10 +43,10 @@ pub(crate) enum State {
 
 impl State {
     /// Derives the state from the endpoint's item and its deliveries.
-    pub(crate) fn of(known: &EndpointNumbers) -> Self {
-        let EndpointNumbers { endpoint, open, oldest_pending, counted, failing_since, is_proven, .. } = known;
+    pub(crate) fn of(numbers: &EndpointNumbers) -> Self {
+        let EndpointNumbers { endpoint, open, oldest_pending, counted, failing_since, is_proven, .. } = numbers;
         let failures = failures(endpoint, oldest_pending.as_ref());
-        let (failed, held) = (open.failed.count, known.held().count);
+        let (failed, held) = (open.failed.count, numbers.held().count);
         let is_late = matches!(endpoint.health.gate, Gate::Late { .. });
         match (endpoint.disabled, *failing_since, failures.first()) {
             (Some((_, reason)), ..) if !endpoint.active => Self::Disabled(reason),

@@ -409,7 +409,7 @@ impl Round<'_> {
         made.ok()
     }
 
-    /// The gate of a parked attempt's receiver. The lane of requested attempts has none.
+    /// The gate of a parked attempt's receiver. Requested attempts have none.
     async fn gate(&self, drained: &DrainedReceiver, payload: &Payload) -> Result<Gate> {
         match (drained.receiver, payload.destination.origin()) {
             (Receiver::Asked(_), Some(origin)) => self.ledger.reads.gate(self.tenant, origin).await,

@@ -21,7 +21,7 @@ const TOLERANCE: Duration = Duration::from_secs(300);
 /// Diagnoses a request. `now` is this service's time.
 pub(super) fn diagnose(
     seen: &ReceivedRequest,
-    known: &Facts,
+    facts: &Facts,
     values: &Values,
     search: &Search<'_>,
     now: Timestamp,
@@ -30,16 +30,16 @@ pub(super) fn diagnose(
     let (mut remarks, mut valid) = (Vec::new(), Vec::new());
     missing(seen, values, &mut causes, &mut remarks);
     for scheme in [Scheme::Standard, Scheme::Body] {
-        of_header(scheme, known, seen, values, search, &mut valid, &mut causes);
+        of_header(scheme, facts, seen, values, search, &mut valid, &mut causes);
     }
     of_time(seen, values, &valid, now, &mut causes, &mut remarks);
-    of_log(known, values, &mut remarks);
+    of_log(facts, values, &mut remarks);
     if !valid.is_empty() && valid.iter().all(|valid| valid.secret == WhichSecret::Previous) {
         let message = "Only the secret from before the latest rotation matches. Change the receiver's secret.";
         remarks.push(finding(Cause::PreviousSecretUsed, message));
     }
     if let Some(Computed(computed)) = &seen.computed {
-        of_computed(computed, values, search, known, &mut causes);
+        of_computed(computed, values, search, facts, &mut causes);
     }
     if search.is_cut_off {
         let message = "The body is large, so not every explanation was tried. A smaller delivery shows more.";
@@ -49,7 +49,7 @@ pub(super) fn diagnose(
         causes.push(unexplained("No signature was seen. Give the headers as the receiver got them."));
     }
     let mut once: Vec<Finding> = Vec::new();
-    for cause in causes.into_iter().map(|cause| recognized(cause, &seen.body.0, known)) {
+    for cause in causes.into_iter().map(|cause| recognized(cause, &seen.body.0, facts)) {
         if !once.contains(&cause) {
             once.push(cause);
         }
@@ -58,11 +58,11 @@ pub(super) fn diagnose(
 }
 
 /// Says more about a wrong body, if it is the other form of the event, or that of another delivery.
-fn recognized(found: Finding, seen: &[u8], known: &Facts) -> Finding {
+fn recognized(found: Finding, seen: &[u8], facts: &Facts) -> Finding {
     if found.cause != Cause::BodyChanged && found.cause != Cause::BodyReserialized {
         return found;
     }
-    if let Logged::Found(sent) = &known.logged
+    if let Logged::Found(sent) = &facts.logged
         && sent.bodies.iter().skip(1).any(|body| *body == seen)
     {
         let message = "The body is another form of the event than the one that was sent: full instead of thin, or the \
@@ -70,7 +70,7 @@ fn recognized(found: Finding, seen: &[u8], known: &Facts) -> Finding {
         return Finding { cause: Cause::BodyForm.into(), message: message.to_owned(), ..found };
     }
     let is_of = |sent: &&SentDelivery| sent.bodies.iter().any(|body| *body == seen);
-    match known.nearby.iter().find(is_of) {
+    match facts.nearby.iter().find(is_of) {
         Some(sent) => Finding {
             cause: Cause::BodyOfAnother.into(),
             message: "The body is that of another delivery.".to_owned(),
@@ -115,7 +115,7 @@ fn missing(seen: &ReceivedRequest, values: &Values, causes: &mut Vec<Finding>, r
 /// Reports the signatures in a header.
 fn of_header(
     scheme: Scheme,
-    known: &Facts,
+    facts: &Facts,
     seen: &ReceivedRequest,
     values: &Values,
     search: &Search<'_>,
@@ -135,7 +135,7 @@ fn of_header(
     for found in &explained {
         causes.extend(found.causes.iter().cloned());
         if let (true, Owner::Own(secret), Derivation::Right(key)) = (found.is_right, found.owner, found.form) {
-            match overdue(secret, known, values) {
+            match overdue(secret, facts, values) {
                 Some(cause) => causes.push(cause),
                 None => valid.push(Valid { scheme: scheme.into(), secret: secret.into(), key: key.into() }),
             }
@@ -143,13 +143,13 @@ fn of_header(
     }
     // Both headers have the same cause, which is reported once.
     if explained.is_empty() && (scheme == Scheme::Standard || values.signature.is_none() || !valid.is_empty()) {
-        causes.extend(without_explanation(scheme, value, &targets, known, seen, search));
+        causes.extend(without_explanation(scheme, value, &targets, facts, seen, search));
     }
 }
 
 /// The cause if the previous secret was used after its overlap.
-fn overdue(secret: WhichSecret, known: &Facts, values: &Values) -> Option<Finding> {
-    let previous = known.own.previous.as_ref().filter(|_| secret == WhichSecret::Previous)?;
+fn overdue(secret: WhichSecret, facts: &Facts, values: &Values) -> Option<Finding> {
+    let previous = facts.own.previous.as_ref().filter(|_| secret == WhichSecret::Previous)?;
     let is_over = values.at >= previous.expires_at.as_second();
     let message = format!(
         "The secret from before the rotation was used. Nothing is signed with it since {}.",
@@ -206,7 +206,7 @@ fn without_explanation(
     scheme: Scheme,
     value: &str,
     targets: &[&GivenSignature],
-    known: &Facts,
+    facts: &Facts,
     seen: &ReceivedRequest,
     search: &Search<'_>,
 ) -> Vec<Finding> {
@@ -231,11 +231,11 @@ fn without_explanation(
     if scheme == Scheme::Body && search.of(SignatureSource::Header(Scheme::Standard)).any(is_right) {
         return vec![finding(Cause::SignatureOfAnother, "`x-webhook-signature` is from another request.")];
     }
-    let sent = match &known.logged {
+    let sent = match &facts.logged {
         Logged::Found(sent) => sent,
         Logged::NotSought | Logged::Absent => {
             return vec![unexplained(
-                "The signature is not that of this body, with any known secret. The secret or the body is another one, and \
+                "The signature is not that of this body, with any facts secret. The secret or the body is another one, and \
                  the log has no delivery to compare with.",
             )];
         }
@@ -320,8 +320,8 @@ fn duration(seconds: i64) -> String {
 }
 
 /// Reports what the log lacks.
-fn of_log(known: &Facts, values: &Values, remarks: &mut Vec<Finding>) {
-    match &known.logged {
+fn of_log(facts: &Facts, values: &Values, remarks: &mut Vec<Finding>) {
+    match &facts.logged {
         Logged::Found(sent) if sent.bodies.is_empty() => {
             let message = "The log no longer has the body of this delivery, so the bytes could not be compared.";
             remarks.push(Finding { delivery_id: Some(sent.id.into()), ..finding(Cause::PayloadNotKept, message) });
@@ -339,7 +339,7 @@ fn of_log(known: &Facts, values: &Values, remarks: &mut Vec<Finding>) {
 }
 
 /// Reports the signature that the receiver computed.
-fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Facts, causes: &mut Vec<Finding>) {
+fn of_computed(computed: &str, values: &Values, search: &Search<'_>, facts: &Facts, causes: &mut Vec<Finding>) {
     let mut targets = search.of(SignatureSource::Computed);
     let Some(target) = targets.next() else {
         let message = "The computed signature is not 32 bytes in base64 or hex.";
@@ -352,7 +352,7 @@ fn of_computed(computed: &str, values: &Values, search: &Search<'_>, known: &Fac
     };
     causes.extend(found.causes.iter().cloned());
     let overdue = match found.owner {
-        Owner::Own(secret) => overdue(secret, known, values),
+        Owner::Own(secret) => overdue(secret, facts, values),
         Owner::Other(_) | Owner::Callback(_) => None,
     };
     if let Some(cause) = overdue {

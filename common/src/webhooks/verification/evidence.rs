@@ -58,19 +58,19 @@ impl Verifying<'_> {
         };
         let others = endpoints.iter().filter(|other| other.id != id);
         let others = others.map(|other| (other.id, secrets(other))).collect();
-        let mut known = Facts { own: secrets(own), others, logged, nearby: Vec::new() };
-        let mut search = search(seen, &known, &values);
-        let found = diagnose(seen, &known, &values, &search, self.now);
+        let mut facts = Facts { own: secrets(own), others, logged, nearby: Vec::new() };
+        let mut search = search(seen, &facts, &values);
+        let found = diagnose(seen, &facts, &values, &search, self.now);
         if !is_unexplained(&found) {
             return Ok(found);
         }
-        known.nearby = self.nearby(own, webhook_id, values.at).await?;
+        facts.nearby = self.nearby(own, webhook_id, values.at).await?;
         // Without its id, the request's own delivery would look like another one.
-        if known.nearby.is_empty() || values.id.is_none() {
+        if facts.nearby.is_empty() || values.id.is_none() {
             return Ok(found);
         }
-        search.try_others(&known, &values);
-        Ok(diagnose(seen, &known, &values, &search, self.now))
+        search.try_others(&facts, &values);
+        Ok(diagnose(seen, &facts, &values, &search, self.now))
     }
 
     /// Finds the delivery with this `webhook-id`: to the endpoint or, if there is none, to another destination.

@@ -215,7 +215,7 @@ fn explanation(
 }
 
 /// Compares the signatures with those of known mistakes, from the most to the least likely one.
-pub(super) fn search<'s>(seen: &'s ReceivedRequest, known: &Facts, values: &Values) -> Search<'s> {
+pub(super) fn search<'s>(seen: &'s ReceivedRequest, facts: &Facts, values: &Values) -> Search<'s> {
     let given = |source: SignatureSource, text: Option<&str>, most: usize| {
         let all = text.map(|text| signature::read(text, most)).unwrap_or_default();
         all.into_iter().map(move |given| GivenSignature { source, given, explained: None }).collect::<Vec<_>>()
@@ -233,9 +233,9 @@ pub(super) fn search<'s>(seen: &'s ReceivedRequest, known: &Facts, values: &Valu
         seen: body,
     };
     let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
-    let (current, own) = (Owner::Own(WhichSecret::Current), own_keys(known));
+    let (current, own) = (Owner::Own(WhichSecret::Current), own_keys(facts));
     let as_seen = || both(id, time, body.into(), Twist::None);
-    let logged = match &known.logged {
+    let logged = match &facts.logged {
         Logged::Found(sent) => Some(sent),
         Logged::NotSought | Logged::Absent => None,
     };
@@ -265,15 +265,15 @@ pub(super) fn search<'s>(seen: &'s ReceivedRequest, known: &Facts, values: &Valu
         search.try_all(&own, rewritten);
     }
     search.is_cut_off |= body.len() > MAX_REWRITTEN_BYTES && !search.is_over();
-    let mut wrong = keys::wrong(&known.own.current, current);
+    let mut wrong = keys::wrong(&facts.own.current, current);
     wrong.extend(keys::none(current));
-    let previous = known.own.previous.as_ref();
+    let previous = facts.own.previous.as_ref();
     wrong.extend(previous.into_iter().flat_map(|old| keys::wrong(&old.secret, Owner::Own(WhichSecret::Previous))));
     search.try_all(&wrong, as_seen().into_iter().chain(as_sent()));
     if let Some((sent, secret)) = logged.and_then(|sent| Some((sent, sent.callback.as_ref()?))) {
         search.try_all(&keys::right(secret, Owner::Callback(sent.id)), as_seen().into_iter().chain(as_sent()));
     }
-    let others = known.others.iter().flat_map(|(id, secrets)| keys_of(secrets, Owner::Other(*id), Owner::Other(*id)));
+    let others = facts.others.iter().flat_map(|(id, secrets)| keys_of(secrets, Owner::Other(*id), Owner::Other(*id)));
     search.try_all(&others.collect::<Vec<_>>(), as_seen().into_iter().chain(as_sent()));
     search.try_hashes(&own);
     search
@@ -281,10 +281,10 @@ pub(super) fn search<'s>(seen: &'s ReceivedRequest, known: &Facts, values: &Valu
 
 impl Search<'_> {
     /// Compares the signatures that are not explained yet with those of other deliveries.
-    pub(super) fn try_others(&mut self, known: &Facts, values: &Values) {
+    pub(super) fn try_others(&mut self, facts: &Facts, values: &Values) {
         let body = self.seen;
         let (id, time) = (values.id.as_deref().unwrap_or_default(), values.time.as_deref().unwrap_or_default());
-        let messages = known.nearby.iter().flat_map(|other| {
+        let messages = facts.nearby.iter().flat_map(|other| {
             let other_id = other.id.webhook_id.to_string();
             let bodies = || other.bodies.iter().map(|body| Cow::Borrowed(&**body));
             let with_id = [SignedMessage::standard(&other_id, time, body.into(), Twist::Id(other.id))];
@@ -297,7 +297,7 @@ impl Search<'_> {
             });
             with_id.into_iter().chain(with_body).chain(whole).collect::<Vec<_>>()
         });
-        self.try_all(&own_keys(known), messages);
+        self.try_all(&own_keys(facts), messages);
     }
 }
 
@@ -307,8 +307,8 @@ fn both<'m>(id: &str, time: &str, body: Cow<'m, [u8]>, twist: Twist<'m>) -> [Sig
 }
 
 /// The keys of the endpoint's secrets.
-fn own_keys(known: &Facts) -> Vec<HmacKey> {
-    keys_of(&known.own, Owner::Own(WhichSecret::Current), Owner::Own(WhichSecret::Previous))
+fn own_keys(facts: &Facts) -> Vec<HmacKey> {
+    keys_of(&facts.own, Owner::Own(WhichSecret::Current), Owner::Own(WhichSecret::Previous))
 }
 
 fn keys_of(secrets: &Secrets, current: Owner, previous: Owner) -> Vec<HmacKey> {

@@ -36,15 +36,21 @@ pub(super) struct More {
 }
 
 /// The meaning of the state, and other facts about the endpoint.
-pub(super) fn explanations(app: &App, base: &BaseUrl, known: &EndpointNumbers, more: &More, now: Timestamp) -> Markup {
-    let (endpoint, state) = (&known.endpoint, State::of(known));
+pub(super) fn explanations(
+    app: &App,
+    base: &BaseUrl,
+    numbers: &EndpointNumbers,
+    more: &More,
+    now: Timestamp,
+) -> Markup {
+    let (endpoint, state) = (&numbers.endpoint, State::of(numbers));
     html! {
         @if let Some(waiting) = &more.waiting { (pulled(endpoint, base, *waiting, now)) }
         @if let Some(meaning) = state.meaning() {
             p {
                 (meaning)
                 @match state {
-                    State::Failing(since) => { (failing(app, known, more.attempts, since, now)) },
+                    State::Failing(since) => { (failing(app, numbers, more.attempts, since, now)) },
                     _ => "",
                 }
             }
@@ -56,7 +62,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &EndpointNumbers, m
             }
         }
         // The header shows a healthy endpoint's last error.
-        @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = known.last_error() {
+        @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = numbers.last_error() {
             (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
         }
         @if let Some(sent) = endpoint.url_as_sent() { p { "Requests are sent to " bdi .mono { (visible(&sent)) } "." } }
@@ -73,15 +79,15 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &EndpointNumbers, m
 }
 
 /// Explains how long an endpoint has been failing, and when it will be disabled.
-fn failing(app: &App, known: &EndpointNumbers, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
+fn failing(app: &App, numbers: &EndpointNumbers, attempts: usize, since: Timestamp, now: Timestamp) -> Markup {
     html! {
         " The first attempt failed " (times::when(since, now))
         @if attempts > 1 { ", and at least " (attempts) " have failed in all" }
         "."
-        @if known.is_pending() {
-            " " (counted(known.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt."
+        @if numbers.is_pending() {
+            " " (counted(numbers.open.pending.number(), "delivery waits", "deliveries wait")) " for another attempt."
         }
-        @if let Some(failed) = known.endpoint.health.first_failed_at {
+        @if let Some(failed) = numbers.endpoint.health.first_failed_at {
             " First permanent failure " (times::when(failed, now)) "."
             @if !app.disable_after.is_zero() {
                 @let end = failed.after(app.disable_after);

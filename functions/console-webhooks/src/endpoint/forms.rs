@@ -34,8 +34,8 @@ pub(super) struct RejectedForm<'a> {
 }
 
 /// All forms. A rejected form is open and shows its error.
-pub(super) fn all(app: &App, known: &EndpointNumbers, refused: Option<&RejectedForm<'_>>, now: Timestamp) -> Markup {
-    let endpoint = &known.endpoint;
+pub(super) fn all(app: &App, numbers: &EndpointNumbers, refused: Option<&RejectedForm<'_>>, now: Timestamp) -> Markup {
+    let endpoint = &numbers.endpoint;
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
     html! {
         section .manage {
@@ -44,7 +44,7 @@ pub(super) fn all(app: &App, known: &EndpointNumbers, refused: Option<&RejectedF
             (rotate(app, endpoint, refusal("rotate").map(|refused| &refused.error), now))
             (since(refusal("recover").map(|refused| &refused.error), now))
             (erase(refusal("erase").map(|refused| &refused.error), now))
-            (delete(app, known, refusal("delete").map(|refused| &refused.error)))
+            (delete(app, numbers, refusal("delete").map(|refused| &refused.error)))
         }
     }
 }
@@ -204,8 +204,8 @@ fn erase(error: Option<&Error>, now: Timestamp) -> Markup {
     }
 }
 
-fn delete(app: &App, known: &EndpointNumbers, error: Option<&Error>) -> Markup {
-    let (pending, failed, held) = (&known.open.pending, &known.open.failed, &known.open.held);
+fn delete(app: &App, numbers: &EndpointNumbers, error: Option<&Error>) -> Markup {
+    let (pending, failed, held) = (&numbers.open.pending, &numbers.open.failed, &numbers.open.held);
     html! {
         details open[error.is_some()] {
             summary { "Delete endpoint" }

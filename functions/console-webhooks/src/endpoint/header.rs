@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// A row with the state, the numbers for the last 24 hours, and the last error.
-pub(super) fn header(known: &EndpointNumbers, more: &More, now: Timestamp) -> Markup {
-    let (endpoint, state, waiting) = (&known.endpoint, State::of(known), more.waiting);
+pub(super) fn header(numbers: &EndpointNumbers, more: &More, now: Timestamp) -> Markup {
+    let (endpoint, state, waiting) = (&numbers.endpoint, State::of(numbers), more.waiting);
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
-    let (delivered, ended) = known.successes(now);
+    let (delivered, ended) = numbers.successes(now);
     html! {
         // The description of an endpoint without a URL is the page's title.
         @if let Some(description) = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some()) { p { bdi { (visible(description.as_str())) } } }
@@ -49,13 +49,13 @@ pub(super) fn header(known: &EndpointNumbers, more: &More, now: Timestamp) -> Ma
                 @if endpoint.kind == Kind::Push {
                     div {
                         dt { "Response time (p95)" }
-                        dd { @match p95(&known.details.durations) { Some(ms) => strong { (ms) " ms" }, None => "–" } }
+                        dd { @match p95(&numbers.details.durations) { Some(ms) => strong { (ms) " ms" }, None => "–" } }
                     }
                 }
                 @for (status, word, backlog) in [
-                    ("failed", "Failed", &known.open.failed),
-                    ("held", if is_fetched(endpoint) { "To fetch" } else { "Held" }, &known.open.held),
-                    ("pending", "Pending", &known.open.pending),
+                    ("failed", "Failed", &numbers.open.failed),
+                    ("held", if is_fetched(endpoint) { "To fetch" } else { "Held" }, &numbers.open.held),
+                    ("pending", "Pending", &numbers.open.pending),
                 ] {
                     // The number of deliveries to fetch includes tests, because programs get those, too.
                     @let waiting = waiting.filter(|_| status == "held" && is_fetched(endpoint)).map(|waiting| waiting.due);
@@ -76,7 +76,7 @@ pub(super) fn header(known: &EndpointNumbers, more: &More, now: Timestamp) -> Ma
                 div {
                     dt { "Last error" }
                     dd {
-                        @match known.last_error() {
+                        @match numbers.last_error() {
                             Some(LastError { at, reason, status_code, .. }) => {
                                 strong { (error_name(&reason, status_code)) } ", " (times::ago(at, now))
                             }
@@ -106,9 +106,9 @@ fn percent(part: usize, all: usize) -> Option<String> {
 
 /// The buttons beside the heading. While an endpoint fails, a test shows whether its deliveries would arrive, so it
 /// comes before resending them.
-pub(super) fn actions(known: &EndpointNumbers) -> Markup {
-    let endpoint = &known.endpoint;
-    let is_failing = matches!(State::of(known), State::Failing(_));
+pub(super) fn actions(numbers: &EndpointNumbers) -> Markup {
+    let endpoint = &numbers.endpoint;
+    let is_failing = matches!(State::of(numbers), State::Failing(_));
     html! {
         (test("", !is_failing))
         @if endpoint.active {

@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// The missed deliveries, with the button that recovers them.
-pub(super) fn again(known: &EndpointNumbers, now: Timestamp) -> Markup {
-    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
+pub(super) fn again(numbers: &EndpointNumbers, now: Timestamp) -> Markup {
+    let (endpoint, failed, held) = (&numbers.endpoint, &numbers.open.failed, &numbers.held());
     let oldest = oldest(failed, held);
     html! {
         div .notice.problem.bad {
@@ -33,7 +33,7 @@ pub(super) fn again(known: &EndpointNumbers, now: Timestamp) -> Markup {
                 (Form {
                     button: &resend_button(endpoint.active, failed, held),
                     // A failing endpoint is tested first, by the button beside the heading.
-                    is_secondary: matches!(State::of(known), State::Failing(_)),
+                    is_secondary: matches!(State::of(numbers), State::Failing(_)),
                     action: "recover",
                     hidden: &[("since", &oldest.to_string()), ("activate", "yes")],
                     ..Form::default()
@@ -44,10 +44,10 @@ pub(super) fn again(known: &EndpointNumbers, now: Timestamp) -> Markup {
 }
 
 /// The pending deliveries that are waiting for a retry, with the button that sends them now.
-pub(super) fn retry(known: &EndpointNumbers, now: Timestamp) -> Markup {
-    let (endpoint, pending) = (&known.endpoint, &known.open.pending);
+pub(super) fn retry(numbers: &EndpointNumbers, now: Timestamp) -> Markup {
+    let (endpoint, pending) = (&numbers.endpoint, &numbers.open.pending);
     let is_waiting = |delivery: &Delivery| delivery.attempts > 0 && delivery.next_attempt_at.is_some_and(|at| at > now);
-    let waits = known.oldest_pending.as_ref().is_some_and(is_waiting);
+    let waits = numbers.oldest_pending.as_ref().is_some_and(is_waiting);
     let Some(oldest) = pending.oldest_at().filter(|_| waits && endpoint.active && endpoint.kind == Kind::Push) else {
         return html! {};
     };
@@ -70,9 +70,9 @@ pub(super) fn retry(known: &EndpointNumbers, now: Timestamp) -> Markup {
 
 /// The progress of the newest recovery: requested, in progress or finished. The total is the sum of the resent and the
 /// remaining deliveries. If the endpoint is disabled, deliveries are held again instead of sent.
-pub(super) fn recovery(known: &EndpointNumbers, newest: &Recovery) -> Markup {
-    let (open, Selection { time, status, .. }) = (&known.open, &newest.selection);
-    let is_active = known.endpoint.active;
+pub(super) fn recovery(numbers: &EndpointNumbers, newest: &Recovery) -> Markup {
+    let (open, Selection { time, status, .. }) = (&numbers.open, &newest.selection);
+    let is_active = numbers.endpoint.active;
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, time));
     let (kind, left) = match status {
         Missed::Failed => ("failed ", failed.count),

@@ -87,7 +87,7 @@ pub(super) async fn page<R>(
             None => Ok(false),
         }
     };
-    let (known, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
+    let (numbers, details, waiting, recoveries, page, failed, pending, has_same_url) = tokio::try_join!(
         EndpointNumbers::read(app, tenant, vec![endpoint], None, now),
         app.log.details(tenant, &shards, chart::since(now), MAX_COUNTED, now),
         waiting,
@@ -97,29 +97,29 @@ pub(super) async fn page<R>(
         pending,
         has_same_url,
     )?;
-    let mut known = known.into_iter().next().ok_or(NOT_FOUND)?;
-    known.details = details;
+    let mut numbers = numbers.into_iter().next().ok_or(NOT_FOUND)?;
+    numbers.details = details;
     let attempts = failed.iter().chain(&pending).flat_map(Delivery::attempts_so_far);
     let has_failed = |attempt: &&Attempt| attempt.outcome != "delivered" && failing_since <= Some(attempt.at);
     let attempts = attempts.filter(has_failed).count();
-    let erring = known.oldest_pending.iter().chain(&failed).chain(&page.deliveries);
+    let erring = numbers.oldest_pending.iter().chain(&failed).chain(&page.deliveries);
     let erring = erring.filter(|delivery| LastError::of(delivery).is_some());
     let erring = erring.max_by_key(|delivery| delivery.last_attempt.as_ref().map(|last| last.at)).cloned();
     // The last error in the item may be up to a minute older than the latest one, or newer if its delivery has since
     // succeeded.
     let latest = erring.as_ref().and_then(LastError::of);
-    let stored = known.last_error();
+    let stored = numbers.last_error();
     let is_latest = latest.as_ref().map(|error| error.at) >= stored.as_ref().map(|error| error.at);
     let erring = erring.filter(|_| is_latest);
-    known.endpoint.last_error = if is_latest { latest } else { stored };
-    let known = &known;
+    numbers.endpoint.last_error = if is_latest { latest } else { stored };
+    let numbers = &numbers;
     let notices = page.deliveries.iter().any(|delivery| EndpointId::parse(&delivery.job_id).is_ok());
     let named = if notices { app.endpoints.list(tenant).await? } else { Vec::new() };
-    let named = if named.is_empty() { std::slice::from_ref(&known.endpoint) } else { &named };
+    let named = if named.is_empty() { std::slice::from_ref(&numbers.endpoint) } else { &named };
     let (more, newest) = (More { waiting, erring, attempts, has_same_url }, recoveries.first());
-    let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
+    let is_changing = numbers.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live_updates::is_wanted(link);
-    let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
+    let did = if refused.is_none() { done(link.get("did"), &numbers.endpoint, now) } else { None };
     let content = html! {
         @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
         @if let Some(RejectedForm { error, .. }) = &refused {
@@ -134,18 +134,18 @@ pub(super) async fn page<R>(
                 error => (alert(error)),
             }
         }
-        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed_deliveries::recovery(known, newest)) }
-        (header(known, &more, now))
-        (explanations(app, &call.base, known, &more, now))
-        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed_deliveries::recovery(known, newest)) }
-        @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {
-            (missed_deliveries::again(known, now))
+        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed_deliveries::recovery(numbers, newest)) }
+        (header(numbers, &more, now))
+        (explanations(app, &call.base, numbers, &more, now))
+        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed_deliveries::recovery(numbers, newest)) }
+        @if numbers.open.failed.count + numbers.held().count > 0 && newest.is_none_or(|newest| newest.done) {
+            (missed_deliveries::again(numbers, now))
         }
-        @if newest.is_none_or(|newest| newest.done) { (missed_deliveries::retry(known, now)) }
+        @if newest.is_none_or(|newest| newest.done) { (missed_deliveries::retry(numbers, now)) }
         section {
             h2 { "Last 24 hours" }
-            (chart::large(&known.counted, &known.details, id, held_word(&known.endpoint), now))
-            (chart::by_hour(&known.counted, id))
+            (chart::large(&numbers.counted, &numbers.details, id, held_word(&numbers.endpoint), now))
+            (chart::by_hour(&numbers.counted, id))
         }
         section {
             h2 { "Latest deliveries" }
@@ -158,16 +158,16 @@ pub(super) async fn page<R>(
         }
         section {
             h2 { "Settings" }
-            (facts(&known.endpoint, now))
+            (facts(&numbers.endpoint, now))
             @if call.caller.check_owner().is_ok() {
                 p { a href={ "/console/audit?target=" (id) } { "View changes" } }
             }
         }
-        (forms::all(app, known, refused.as_ref(), now))
+        (forms::all(app, numbers, refused.as_ref(), now))
     };
     let error = refused.map(|refused| refused.error);
-    let title = short(&known.endpoint.name());
-    let actions = html! { (live_updates::switch(is_live, is_changing, "?live=1", "?")) (actions(known)) };
+    let title = short(&numbers.endpoint.name());
+    let actions = html! { (live_updates::switch(is_live, is_changing, "?live=1", "?")) (actions(numbers)) };
     Ok(Page::new(title, content).actions(actions).refused(error).live(is_live && is_changing).within(console))
 }
 
