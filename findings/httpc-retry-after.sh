@@ -2,9 +2,10 @@
 # Debian 12's Erlang 25.2 (httpc of inets) sends each request again by itself, also a POST, that is answered 503 with a
 # `Retry-After` of one or two digits: after that time, as often as the server answers so, and past its option `timeout`. The
 # program sees none of these responses. With three digits or no `Retry-After`, it gets the 503 at once, and a 429 in every
-# case. The manual does not mention any of it, and there is no option against it. Hurt: developers who call an API with httpc
-# or with Elixir's clients that use it: a call with a time-out of a second blocks its process for as long as an overload lasts.
-# Source: https://github.com/erlang/otp/blob/OTP-25.2.3/lib/inets/src/http_client/httpc_response.erl
+# case. Since OTP 28.4, the manual names the retries, and an option `autoretry` turns them off; version 25 has neither. Hurt:
+# developers who call an API with httpc: a call with a time-out of a second blocks its process for as long as an overload
+# lasts.
+# Source: https://github.com/erlang/otp/blob/OTP-25.2.3/lib/inets/src/http_client/httpc_response.erl and https://www.erlang.org/doc/apps/inets/httpc.html
 # Usage: findings/httpc-retry-after.sh. Needs apt-get of Debian 12, and Python 3. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
