@@ -5,7 +5,8 @@
 # case. Since OTP 28.4, the manual names the retries, and an option `autoretry` turns them off; version 25 has neither. Hurt:
 # developers who call an API with httpc: a call with a time-out of a second blocks its process for as long as an overload
 # lasts.
-# Source: https://github.com/erlang/otp/blob/OTP-25.2.3/lib/inets/src/http_client/httpc_response.erl and https://www.erlang.org/doc/apps/inets/httpc.html
+# Source: https://github.com/erlang/otp/blob/OTP-25.2.3/lib/inets/src/http_client/httpc_response.erl
+# and https://www.erlang.org/doc/apps/inets/httpc.html
 # Usage: findings/httpc-retry-after.sh. Needs apt-get of Debian 12, and Python 3. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
