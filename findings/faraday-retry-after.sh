@@ -1,5 +1,5 @@
 #!/bin/bash
-# The retry middleware of Debian 12's Faraday 1.1.0, told to repeat a 429 or 503, raises "uninitialized constant
+# The retry middleware of Debian 12's Faraday 1.1.0, set to repeat a 429 or 503, raises "uninitialized constant
 # Faraday::Request::Retry::DateTime" at the first of them, with or without `Retry-After`: it reads the header with DateTime,
 # and loads no library that defines it. If the program has loaded `date` or `time`, as Rails does, it works. Hurt: developers
 # who call an API with Faraday: instead of waiting, the program ends with a NameError, which is no error of Faraday, so a
