@@ -59,7 +59,7 @@ enum Calls {
 #[serde(rename_all = "kebab-case")]
 enum Shared {
     Caller,
-    EmailMessage,
+    Mail,
 }
 
 /// The calls that identify a caller by key or session.
@@ -345,7 +345,7 @@ impl GeneratedFunction {
         let mut statements = String::new();
         for calls in &self.row.calls {
             match calls {
-                Calls::Shared(Shared::EmailMessage) => statements += MAIL,
+                Calls::Shared(Shared::Mail) => statements += MAIL,
                 Calls::Shared(Shared::Caller) => {
                     statements.extend(CALLER.map(|(resources, operations)| statement(resources, operations)));
                 }
