@@ -112,7 +112,7 @@ def post(port, path):
 changed = False
 for number, (name, expected) in enumerate(EXPECTED.items()):
     found = [post(int(sys.argv[1]) + number, path) for path in ("/before", "/stream", "/later")]
-    for case, answer in zip(["before the response", "at the begin of the body", "after a part of the body"], found):
+    for case, answer in zip(["before the response", "at the beginning of the body", "after a part of the body"], found):
         print(f"{name}, an error {case}: {answer}")
     changed |= found != expected
 sys.exit(changed)
