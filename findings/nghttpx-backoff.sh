@@ -87,6 +87,6 @@ while len(found) < 3 and time.monotonic() - begin < 130:
             found[name] = time.monotonic() - begin
             print(f"{name}: 204 after {found[name]:.0f} s")
     time.sleep(0.1)
-sys.exit(not (found["HAProxy"] < 2 and found["nghttpx with backend-max-backoff=1s"] < 4 and found["nghttpx"] > 6))
+sys.exit(not (found["HAProxy"] < 2 and found["nghttpx with backend-max-backoff=1s"] < 4 and found["nghttpx"] > 4))
 PYTHON
 python3 client.py "$port" || { tail --lines 5 ./*.log; exit 1; }
