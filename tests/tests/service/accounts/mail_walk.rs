@@ -126,7 +126,7 @@ impl<'a> Visit<'a> for Builders {
         if let syn::Expr::Path(path) = &*call.func {
             let names: Vec<_> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
             if let [.., kind, method] = &names[..]
-                && kind == "Mail"
+                && kind == "EmailMessage"
                 && ["new", "unrequested"].contains(&method.as_str())
                 && let Some(name) = self.inside.last()
             {
