@@ -256,7 +256,7 @@ impl Client {
 impl From<DialError> for NoResponse {
     fn from(error: DialError) -> Self {
         match error {
-            DialError::DestinationError => Self::Failed(Failure::Blocked, None),
+            DialError::Refused => Self::Failed(Failure::Blocked, None),
             DialError::NoAddress(LookupError::NoName) => Self::because(Failure::Dns, "The host name does not exist"),
             DialError::NoAddress(LookupError::NoAddress) => {
                 Self::because(Failure::Dns, "The host name exists but has no IPv4 or IPv6 address")

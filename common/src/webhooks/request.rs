@@ -28,7 +28,7 @@ impl<'a> RequestSource<'a> {
         let (url, keys, headers) = match (&payload.destination, endpoint) {
             (Destination::Callback { url, secret }, _) => (Some(url), secret.into(), None),
             (Destination::Endpoint(_), Some(endpoint)) => {
-                (endpoint.address.url(), endpoint.keys(), Some(&endpoint.headers))
+                (endpoint.method.url(), endpoint.keys(), Some(&endpoint.headers))
             }
             (Destination::Endpoint(_), None) => return None,
         };

@@ -1,7 +1,7 @@
 //! Finds out why a request that a receiver got does not verify.
 //!
-//! [`Verifying`] reads what is known about a [`ReceivedRequest`] request: secrets, and the log. The diagnosis itself is pure, and gets
-//! the time. Nothing of a request is stored or logged.
+//! [`Verifying`] reads what is known about a request that a receiver saw, a [`ReceivedRequest`]: the secrets, and the log. The
+//! diagnosis itself is pure, and gets the time. Nothing of a request is stored or logged.
 
 mod body;
 mod diagnosis;

@@ -101,7 +101,7 @@ async fn store(app: &App, recorder: &Recorder, tenant: &TenantId, form: &FormVal
     let Settings { url, headers, options } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
-        address: url.map_or(DeliveryMethod::Pull, DeliveryMethod::Push),
+        method: url.map_or(DeliveryMethod::Pull, DeliveryMethod::Push),
         signing_secret: SigningSecret::generate(),
         headers: headers.unwrap_or_default(),
         active: true,

@@ -94,7 +94,7 @@ pub(crate) fn about(
 /// and the end of its id. Email programs put emails with the same subject into one conversation, and the rest of the
 /// URL may be a credential.
 fn name(notice: &Notice) -> String {
-    let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
+    let address = notice.method.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));
     let id = notice.endpoint.to_string();
     let end = id.get(id.len().saturating_sub(ID_END_LENGTH)..).unwrap_or(&id);
@@ -199,7 +199,7 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, has_agreed: bool) -> Vec<
     let mut facts = Vec::new();
     if has_agreed {
         facts.extend(notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned())));
-        let address = notice.address.url().map_or_else(|| "none (pull endpoint)".to_owned(), |url| address(url.url()));
+        let address = notice.method.url().map_or_else(|| "none (pull endpoint)".to_owned(), |url| address(url.url()));
         facts.push(("Address", address));
     }
     facts.push(("Endpoint ID", notice.endpoint.to_string()));

@@ -53,7 +53,7 @@ fn route() -> Route<App> {
 
 /// The endpoint to store.
 pub struct Input {
-    address: DeliveryMethod,
+    method: DeliveryMethod,
     /// `None` generates a secret.
     signing_secret: Option<SigningSecret>,
     headers: Headers,
@@ -73,7 +73,7 @@ impl Input {
         let url = fields
             .about("The URL that events are posted to. Required for push endpoints, and rejected for pull endpoints.")
             .optional_text(Create::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
-        let address = match (kind, url) {
+        let method = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
             (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(DeliveryMethod::Push(url)),
             (Ok(None | Some(Kind::Push)), Ok(None)) => Err(fields.reject(Create::NAMES.url, Problem::missing())),
@@ -105,7 +105,7 @@ impl Input {
         let options = fields.endpoint_options(true);
         let key = fields.idempotency_key();
         Ok(Self {
-            address: address?,
+            method: method?,
             signing_secret: signing_secret?,
             headers: headers?.into_option().unwrap_or_default(),
             active: active?.unwrap_or(true),
@@ -122,7 +122,7 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Re
     };
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
-        address: input.address,
+        method: input.method,
         signing_secret,
         headers: input.headers,
         active: input.active,
@@ -133,7 +133,7 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, input: Input) -> Re
     let once = app.calls.once(tenant, ROUTE, input.key, endpoint.created_at);
     let create = async {
         let mut message = endpoint.signing_secret.remark("Webhook endpoint created");
-        if let Some(url) = endpoint.address.url() {
+        if let Some(url) = endpoint.method.url() {
             message = app.endpoints.remark(tenant, url, endpoint.id, message).await?;
         }
         let output = Created {

@@ -112,7 +112,7 @@ impl DueDelivery {
         match (self.target(), &self.endpoint) {
             (Some(_), _) => None,
             (None, Some(_)) if self.delivery.pull.is_some() => Some(AttemptResult::Expired),
-            (None, Some(endpoint)) if endpoint.address.url().is_none() => Some(AttemptResult::ToBeTaken),
+            (None, Some(endpoint)) if endpoint.method.url().is_none() => Some(AttemptResult::ToBeTaken),
             (None, Some(_)) => Some(AttemptResult::Inactive),
             (None, None) => Some(AttemptResult::NoEndpoint),
         }

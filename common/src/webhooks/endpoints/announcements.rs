@@ -71,7 +71,7 @@ impl Notice {
 
     fn body(&self, failures: Failures<'_>, now: Timestamp) -> Result<Vec<u8>> {
         // The query may contain a credential.
-        let url = self.address.url().map(|url| {
+        let url = self.method.url().map(|url| {
             let mut url = url.url().clone();
             url.set_query(None);
             url.into()

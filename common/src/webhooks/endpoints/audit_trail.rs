@@ -38,7 +38,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
 
 /// The fields of a new endpoint.
 pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
-    let url = new.address.url().map(|url| initial("url", shown(url.as_str())));
+    let url = new.method.url().map(|url| initial("url", shown(url.as_str())));
     let headers = list(new.headers.names()).map(|names| initial("headers", names));
     url.into_iter().chain([initial("active", new.active)]).chain(new.options.audited()).chain(headers).collect()
 }

@@ -19,7 +19,7 @@ pub struct NewEndpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
-    pub address: DeliveryMethod,
+    pub method: DeliveryMethod,
     /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The headers that the receiver gets with each attempt.

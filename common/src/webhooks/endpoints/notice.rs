@@ -38,7 +38,7 @@ use crate::{
 pub struct Notice {
     pub endpoint: EndpointId,
     /// The URL of the endpoint, if it has one.
-    pub address: DeliveryMethod,
+    pub method: DeliveryMethod,
     /// The tenant's description of the endpoint.
     pub description: Option<Description>,
     /// The endpoint's health.
@@ -103,7 +103,7 @@ impl Notice {
         let health = Health::from_item(item);
         Ok(Some(Self {
             endpoint,
-            address: DeliveryMethod::read(&record)?,
+            method: DeliveryMethod::read(&record)?,
             description: Options::read(&record)?.description,
             health,
             failing_since: health.failing_since(now),
@@ -213,7 +213,7 @@ mod tests {
     fn notice(tries: u32) -> Notice {
         Notice {
             endpoint: EndpointId::generate(),
-            address: DeliveryMethod::Pull,
+            method: DeliveryMethod::Pull,
             description: None,
             health: Health::default(),
             failing_since: Some(Timestamp::now()),

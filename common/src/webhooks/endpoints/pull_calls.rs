@@ -29,7 +29,7 @@ impl Endpoints {
     /// The tenant has no such endpoint, it is inactive, or it is a push endpoint.
     pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
-        match endpoint.address {
+        match endpoint.method {
             DeliveryMethod::Push(_) => Err(Error::Conflict(Conflict::NotAPullEndpoint)),
             DeliveryMethod::Pull if !endpoint.is_active() => Err(Error::Conflict(Conflict::EndpointInactive)),
             DeliveryMethod::Pull => Ok(endpoint),

@@ -43,7 +43,7 @@ use crate::{
 pub struct Endpoint {
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
-    pub address: DeliveryMethod,
+    pub method: DeliveryMethod,
     /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
@@ -117,7 +117,7 @@ impl Endpoints {
         once: Option<&Marker>,
     ) -> Result<()> {
         let has_room = ENDPOINTS.is_absent().or(ENDPOINTS.is_below(number(limit.into())));
-        let target = audit_trail::target(endpoint.id, endpoint.address.url().map(EndpointUrl::as_str));
+        let target = audit_trail::target(endpoint.id, endpoint.method.url().map(EndpointUrl::as_str));
         let entry = Entry::new(Action::WebhookCreated, tenant, target).with(audit_trail::fields(endpoint));
         Transaction::new("creating an endpoint")
             .update(self.counter(tenant, 1).only_if(has_room))
@@ -327,7 +327,7 @@ impl NewEndpoint {
     fn to_item(&self, tenant: &TenantId) -> Item {
         let mut item = key(tenant, self.id);
         let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
-        match &self.address {
+        match &self.method {
             DeliveryMethod::Push(url) => set(URL, text(url.as_str())),
             DeliveryMethod::Pull => set(KIND, text(Kind::Pull)),
         }
@@ -353,7 +353,7 @@ fn previous_secret(record: &ItemReader<'_>) -> Result<Option<PreviousSecret>> {
 impl Endpoint {
     /// The URL, keys and headers for an attempt; `None` for a pull endpoint.
     pub fn target(&self) -> Option<RequestTarget<'_>> {
-        self.address.url().map(|url| RequestTarget { url, keys: self.keys(), headers: Some(&self.headers) })
+        self.method.url().map(|url| RequestTarget { url, keys: self.keys(), headers: Some(&self.headers) })
     }
 
     /// The keys for signing deliveries.
@@ -422,7 +422,7 @@ impl Endpoint {
         Ok(Self {
             inactive_since: (!record.boolean(ACTIVE)?).then(inactive_since).transpose()?,
             id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
-            address: DeliveryMethod::read(&record)?,
+            method: DeliveryMethod::read(&record)?,
             signing_secret: record.checked(SIGNING_SECRET, SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,

@@ -65,7 +65,7 @@ impl Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DialError {
     /// The deployment allows none of the addresses.
-    DestinationError,
+    Refused,
     /// The name has no address.
     NoAddress(LookupError),
     /// No address accepted a connection. Contains the error for the last address that failed.
@@ -139,7 +139,7 @@ impl Dialer {
         };
         addresses.retain(|address| self.policy.check_address(*address).is_ok());
         if addresses.is_empty() {
-            return Err(DialError::DestinationError);
+            return Err(DialError::Refused);
         }
         match timeout(CONNECT_TIMEOUT, self.connect(&interleave(addresses), port)).await {
             Ok(connected) => Ok(connected?),
@@ -220,7 +220,7 @@ mod tests {
         for url in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
             let url = Url::parse(url).expect("a URL");
             let refused = dialer.dial(&TenantId::generate(), &url.host().expect("a host"), 1).await.err();
-            assert_eq!(refused, Some(DialError::DestinationError), "{url}");
+            assert_eq!(refused, Some(DialError::Refused), "{url}");
         }
     }
 

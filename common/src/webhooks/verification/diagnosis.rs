@@ -235,7 +235,7 @@ fn without_explanation(
         Logged::Found(sent) => sent,
         Logged::NotSought | Logged::Absent => {
             return vec![unexplained(
-                "The signature is not that of this body, with any facts secret. The secret or the body is another one, and \
+                "The signature is not that of this body, with any known secret. The secret or the body is another one, and \
                  the log has no delivery to compare with.",
             )];
         }

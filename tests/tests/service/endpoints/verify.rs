@@ -194,6 +194,9 @@ async fn another_tenants_endpoint_is_not_found() {
     let own = delivered.world.endpoint(&other, "https://example.com/", "another-secret-of-ours").await;
     let found = delivered.world.rpc(&other.key, "webhooks/verify", fields(&own)).await;
     assert_eq!(causes(found.ok()), ["unexplained"]);
+    let message = "The signature is not that of this body, with any known secret. The secret or the body is another one, \
+                   and the log has no delivery to compare with.";
+    assert_eq!(found.ok()["causes"][0]["message"], message);
     assert_eq!(found.ok()["remarks"][0]["cause"], "not_in_log");
 }
 
