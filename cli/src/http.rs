@@ -273,6 +273,7 @@ fn is_of_tls(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ::tests::RefusingPort;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
@@ -320,13 +321,13 @@ mod tests {
 
     #[tokio::test]
     async fn each_reason_for_a_missing_response_has_its_name() {
-        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+        let refusing = RefusingPort::new();
         let plain = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (ends, silent) = (TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);
         let (ends, silent) = (ends.expect("a port"), silent.expect("a port"));
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
         let cases = [
-            (format!("http://{closed}/"), Unanswered::Connect),
+            (format!("http://{}/", refusing.address()), Unanswered::Connect),
             // A DNS label is limited to 63 bytes, so resolvers reject this name without a query.
             (format!("http://{}/", "x".repeat(64)), Unanswered::Dns),
             (format!("https://localhost:{}/", port(&plain)), Unanswered::Tls),

@@ -11,7 +11,7 @@ use std::{
 use common::webhooks::delivery::Status;
 use local::{Data, Options, Ports};
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, event};
+use tests::{Receiver, RefusingPort, Tenant, World, event};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Machine, common_id, network::NetworkSettings};
@@ -226,7 +226,8 @@ async fn a_deleted_key_ends_the_listener() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_not_running_is_reported_once() {
     let (world, tenant, machine, _) = begin(&[("RETRY_SCHEDULE", "1")]).await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let refusing = RefusingPort::new();
+    let closed = refusing.address().port();
     let listener = Listener::start(&machine, &closed.to_string(), &[]);
     listener.says(&format!("Forwarding to http://localhost:{closed}/.")).await;
     for job in ["one", "two"] {
@@ -241,7 +242,8 @@ async fn a_program_that_is_not_running_is_reported_once() {
 async fn each_event_goes_to_the_first_target_that_matches() {
     let (world, tenant, machine, others) = begin(&[("RETRY_SCHEDULE", "600")]).await;
     let (failures, port) = (Receiver::start().await, |url: String| url.rsplit(':').next().expect("a port").to_owned());
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let refusing = RefusingPort::new();
+    let closed = refusing.address().port();
     let (to_failures, to_nightly) =
         (format!("job.failed={}", port(failures.url("/failed"))), format!("nightly-*={closed}"));
     let more = ["--to", &to_nightly, "--to", &others.url("/hook?a=b")];

@@ -1,12 +1,9 @@
 //! Runs the examples in docs/listening.md as written.
 
-use std::{
-    net::TcpListener,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use tests::World;
+use tests::{World, unused_port};
 
 use super::Machine;
 
@@ -25,8 +22,7 @@ fn blocks<'a>(text: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
 async fn the_example_of_the_page_works() {
     let world = World::live(&[]).await;
     let machine = Machine::new(&world);
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-    let mut here = blocks(PAGE, "bash").collect::<String>().replace("9100", &port.to_string());
+    let mut here = blocks(PAGE, "bash").collect::<String>().replace("9100", &unused_port().to_string());
     for (usual, address) in [("9000", world.stack.api()), ("8025", world.stack.mail()), ("9324", world.stack.sqs())] {
         here = here.replace(&format!("http://127.0.0.1:{usual}"), address.trim_end_matches('/'));
     }

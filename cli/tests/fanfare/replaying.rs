@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, event};
+use tests::{Receiver, RefusingPort, Tenant, World, event};
 
 use super::{
     Machine, Output,
@@ -153,7 +153,8 @@ async fn a_replay_ends_at_the_first_failure_that_concerns_all() {
     for job in ["one", "two"] {
         attempted(&world, &tenant, event(&tenant.id, job)).await;
     }
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let refusing = RefusingPort::new();
+    let closed = refusing.address().port();
     let to = closed.to_string();
     let ended = machine.run(&["replay", "--since", "1h", "--to", &to]).await;
     let hint = format!("hint: Nothing listens on localhost:{closed}. Start the program, or check --to.");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::webhooks::delivery::{Delivery, Status};
-use tests::{Manner, Receiver, Rough, World, callback};
+use tests::{Manner, Receiver, RefusingPort, Rough, World, callback};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 /// A world with these retry delays and a time limit of one second for an attempt.
@@ -90,9 +90,8 @@ async fn each_misbehavior_has_its_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_connection_is_a_failure() {
     let world = world("").await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    drop(listener);
+    let refusing = RefusingPort::new();
+    let url = format!("http://{}/", refusing.address());
     assert_eq!(failure(&world, &url).await, Some("connect".to_owned()));
     assert_eq!(detail(&world).await, "The connection was refused");
     assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
@@ -110,9 +109,8 @@ async fn detail(world: &World) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cause_of_a_failure_is_logged_without_a_url() {
     let world = world("").await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let refused = format!("http://{}/", listener.local_addr().expect("an address"));
-    drop(listener);
+    let refusing = RefusingPort::new();
+    let refused = format!("http://{}/", refusing.address());
     let redirecting = Receiver::scripted(&[(302, &[("location", "https://example.com/canary?key=canary")])]).await;
     let good = Receiver::start().await;
     for url in [&refused, &redirecting.url("/"), &good.url("/")] {

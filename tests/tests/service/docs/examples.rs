@@ -3,11 +3,12 @@
 //! Every block that is marked `bash` is an example. The blocks of a page run in one shell, top to bottom, against
 //! `cargo local`.
 
-use std::{net::TcpListener, process::Stdio, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use local::{Options, Stack};
 use pulldown_cmark::{CodeBlockKind, Event, Tag, TextMergeStream};
 use serde_json::{Map, Value, json};
+use tests::unused_port;
 use tokio::{process::Command, time::timeout};
 
 use super::{page, parser};
@@ -98,8 +99,7 @@ fn elsewhere(mut script: String, stack: &Stack) -> String {
     for (usual, here) in addresses {
         script = script.replace(&format!("http://127.0.0.1:{usual}"), here);
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port();
-    script.replace("9100", &free.to_string())
+    script.replace("9100", &unused_port().to_string())
 }
 
 impl Answer {
