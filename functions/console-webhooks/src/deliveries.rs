@@ -23,7 +23,10 @@ use common::{
         delivery::{DeliveryId, Status},
         endpoints::EndpointView,
         event::EventName,
-        log::{search::DeliveryPage, undelivered::STATUSES},
+        log::{
+            search::DeliveryPage,
+            undelivered::{STATUSES, UndeliveredQuery},
+        },
     },
 };
 use maud::{Markup, html};
@@ -103,7 +106,8 @@ async fn list(
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }
-                let open = app.log.open_in(tenant, std::slice::from_ref(&shards), &STATUSES, filter, now).await?;
+                let query = UndeliveredQuery { shards: &shards, statuses: &STATUSES };
+                let open = app.log.open_in(tenant, &[query], filter, now).await?;
                 Ok(open.into_iter().next())
             };
             let search = app.log.search(tenant, &shards, filter, cursor.as_ref(), LIMIT, now);

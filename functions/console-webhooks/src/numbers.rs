@@ -7,11 +7,11 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery},
+        delivery::{Attempt, Delivery, Status},
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
             counts::{DeliveryDetails, Statistics},
-            undelivered::{Backlog, Undelivered},
+            undelivered::{Backlog, STATUSES, Undelivered, UndeliveredQuery},
         },
     },
 };
@@ -54,7 +54,9 @@ impl EndpointNumbers {
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
-        let open = app.log.open(tenant, &shards, since, now).await?;
+        let queries = endpoints.iter().zip(&shards);
+        let queries = queries.map(|(endpoint, shards)| UndeliveredQuery { shards, statuses: statuses(endpoint) });
+        let open = app.log.open(tenant, &queries.collect::<Vec<_>>(), since, now).await?;
         let counting = app.log.count(tenant, &shards, &open, chart::since(now), MAX_READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
         let proving = Self::proven(app, tenant, &endpoints, now);
@@ -110,6 +112,12 @@ impl EndpointNumbers {
     pub(crate) fn is_pending(&self) -> bool {
         self.open.pending.count > 0
     }
+}
+
+/// The statuses that undelivered deliveries to an endpoint can have. A push endpoint that has always been active has no
+/// held deliveries, and none that ended without an attempt, so they are not looked for.
+fn statuses(endpoint: &EndpointView) -> &'static [Status] {
+    if endpoint.kind == Kind::Push && !endpoint.was_inactive { &[Status::Pending, Status::Failed] } else { &STATUSES }
 }
 
 /// Returns a delivery's failed attempts since the endpoint was enabled, oldest first. Only attempts stored in the

@@ -19,7 +19,7 @@ use common::{
         log::{
             recovery::{Missed, Recovery, Selection},
             search::Filter,
-            undelivered::{Backlog, Undelivered},
+            undelivered::{Backlog, Undelivered, UndeliveredQuery},
         },
     },
 };
@@ -70,7 +70,8 @@ impl Unfinished {
         let endpoints = app.endpoints.list(tenant).await?;
         let mut destinations: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         destinations.push(Shard::first(DestinationId::Callback, SHARDS).collect());
-        let mut open = app.log.open_in(tenant, &destinations, statuses, filter, now).await?;
+        let queries = destinations.iter().map(|shards| UndeliveredQuery { shards, statuses });
+        let mut open = app.log.open_in(tenant, &queries.collect::<Vec<_>>(), filter, now).await?;
         let callbacks = open.pop().unwrap_or_default();
         let (endpoints, inactive) = endpoints.into_iter().zip(open).partition(|(endpoint, _)| endpoint.active);
         Ok(Self { endpoints, callbacks, inactive })

@@ -15,7 +15,11 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::{EndpointView, Endpoints},
-        log::{DeliveryLog, counts::Statistics, undelivered::Backlog},
+        log::{
+            DeliveryLog,
+            counts::Statistics,
+            undelivered::{Backlog, STATUSES, UndeliveredQuery},
+        },
     },
 };
 
@@ -75,10 +79,11 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     let since = input.since.unwrap_or_else(|| now.before(DAY));
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
-    let shards = [shards];
     // The period may begin at the start of this hour.
-    let open = app.log.open(tenant, &shards, Some(since.hour()), now).await?;
-    let counting = app.log.count(tenant, &shards, &open, since, MAX_READ, now);
+    let query = UndeliveredQuery { shards: &shards, statuses: &STATUSES };
+    let open = app.log.open(tenant, &[query], Some(since.hour()), now).await?;
+    let destinations = [shards];
+    let counting = app.log.count(tenant, &destinations, &open, since, MAX_READ, now);
     let (mut counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let open = open.into_iter().next().unwrap_or_default();
     let Statistics { since: start, total, hours, complete_since, .. } = counted.pop().unwrap_or_default();

@@ -62,6 +62,8 @@ pub struct EndpointView {
     pub inactive_since: Option<Timestamp>,
     /// When a user last enabled the endpoint; `None` if its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
+    /// Whether the endpoint may have been inactive at some time.
+    pub was_inactive: bool,
     /// The time of the newest test.
     pub tested_at: Option<Timestamp>,
     /// The number of shards in the delivery log.
@@ -97,7 +99,7 @@ impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
         let kind = kind::kind(&record)?;
-        let health = Health::from_item(item);
+        let (health, active) = (Health::from_item(item), record.boolean(ACTIVE)?);
         Ok(Self {
             id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
             kind,
@@ -106,7 +108,7 @@ impl EndpointView {
                 Kind::Pull => None,
             },
             pulled: Pulled::read(&record),
-            active: record.boolean(ACTIVE)?,
+            active,
             options: Options::read(&record)?,
             created_at: record.parsed(CREATED_AT)?,
             updated_at: record.parsed(UPDATED_AT)?,
@@ -123,6 +125,8 @@ impl EndpointView {
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
             inactive_since: record.optional_time(INACTIVE_SINCE),
+            // Enabling an endpoint and changing its URL set this time, and nothing removes it.
+            was_inactive: !active || record.optional_time(RENEWED_AT).is_some(),
             // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| record.optional_time(RENEWED_AT) == Some(*at)),
             tested_at: test_events::times(item).last().copied().map(Timestamp::from_millisecond),

@@ -42,6 +42,13 @@ pub struct Undelivered {
     pub ended: Backlog,
 }
 
+/// The undelivered deliveries to count of a destination: those in its shards with one of these statuses.
+#[derive(Clone, Copy, Debug)]
+pub struct UndeliveredQuery<'a> {
+    pub shards: &'a [Shard],
+    pub statuses: &'a [Status],
+}
+
 /// A destination's deliveries with a given status.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
@@ -82,44 +89,41 @@ struct WantedRanges {
 }
 
 impl DeliveryLog {
-    /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards, and lists those that were
-    /// created at `since` or later, by default all.
+    /// Counts the undelivered deliveries of each of `destinations`, and lists those that were created at `since` or later,
+    /// by default all.
     pub async fn open(
         &self,
         tenant: &TenantId,
-        destinations: &[Vec<Shard>],
+        destinations: &[UndeliveredQuery<'_>],
         since: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Vec<Undelivered>> {
         let all = self.range(&Filter::default(), None, now);
         let listed = self.range(&Filter { since, ..Filter::default() }, None, now);
-        self.open_with(&STATUSES, tenant, destinations, &WantedRanges { all, listed: Some(listed) }).await
+        self.open_with(tenant, destinations, &WantedRanges { all, listed: Some(listed) }).await
     }
 
-    /// Counts the undelivered deliveries of each of `destinations` that have one of these statuses and were created in the
-    /// period of `filter`.
+    /// Counts the undelivered deliveries of each of `destinations` that were created in the period of `filter`.
     pub async fn open_in(
         &self,
         tenant: &TenantId,
-        destinations: &[Vec<Shard>],
-        statuses: &[Status],
+        destinations: &[UndeliveredQuery<'_>],
         filter: &Filter,
         now: Timestamp,
     ) -> Result<Vec<Undelivered>> {
         let asked = WantedRanges { all: self.range(filter, None, now), listed: None };
-        self.open_with(statuses, tenant, destinations, &asked).await
+        self.open_with(tenant, destinations, &asked).await
     }
 
     async fn open_with(
         &self,
-        statuses: &[Status],
         tenant: &TenantId,
-        destinations: &[Vec<Shard>],
+        destinations: &[UndeliveredQuery<'_>],
         asked: &WantedRanges,
     ) -> Result<Vec<Undelivered>> {
-        let places = destinations.iter().enumerate().flat_map(|(destination, shards)| {
-            shards.iter().flat_map(move |shard| {
-                statuses.iter().map(move |status| IndexPartition { destination, shard: *shard, status: *status })
+        let places = destinations.iter().enumerate().flat_map(|(destination, asked)| {
+            asked.shards.iter().flat_map(move |shard| {
+                asked.statuses.iter().map(move |status| IndexPartition { destination, shard: *shard, status: *status })
             })
         });
         let places: BTreeMap<String, IndexPartition> =

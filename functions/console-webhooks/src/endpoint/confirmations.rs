@@ -16,7 +16,7 @@ use common::{
         endpoints::EndpointView,
         log::{
             recovery::Missed,
-            undelivered::{Backlog, Undelivered},
+            undelivered::{Backlog, STATUSES, Undelivered, UndeliveredQuery},
         },
     },
 };
@@ -92,7 +92,8 @@ impl Backlogs {
 }
 
 async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timestamp) -> Result<Undelivered> {
-    Ok(app.log.open(tenant, &[endpoint.shards()], None, now).await?.pop().unwrap_or_default())
+    let query = UndeliveredQuery { shards: &endpoint.shards(), statuses: &STATUSES };
+    Ok(app.log.open(tenant, &[query], None, now).await?.pop().unwrap_or_default())
 }
 
 /// Whether the recovery needs confirmation: it would resend many deliveries or none, or the receiver asked to stop

@@ -9,7 +9,10 @@ use common::{
     webhooks::{
         delivery::{MAX_AGE, Status},
         endpoints::{EndpointView, Kind},
-        log::{search::Filter, undelivered::Backlog},
+        log::{
+            search::Filter,
+            undelivered::{Backlog, UndeliveredQuery},
+        },
     },
 };
 use maud::{Markup, html};
@@ -50,7 +53,8 @@ pub(super) async fn elsewhere(
     };
     let others: Vec<_> = others.into_iter().filter(may_have_failed).collect();
     let shards: Vec<_> = others.iter().map(EndpointView::shards).collect();
-    let open = app.log.open_in(tenant, &shards, &[Status::Failed], &Filter::default(), now).await?;
+    let queries = shards.iter().map(|shards| UndeliveredQuery { shards, statuses: &[Status::Failed] });
+    let open = app.log.open_in(tenant, &queries.collect::<Vec<_>>(), &Filter::default(), now).await?;
     let others = others.into_iter().zip(open).map(|(endpoint, open)| Elsewhere { endpoint, failed: open.failed });
     let is_troubled = |other: &Elsewhere| urgency(&other.endpoint, now) < 2 || other.failed.count > 0;
     Ok(others.filter(is_troubled).collect())
