@@ -11,6 +11,7 @@ mod backlogs;
 mod chart;
 mod deliveries;
 mod delivery;
+mod diagnosis;
 mod endpoint;
 mod endpoint_search;
 mod live_updates;
@@ -20,9 +21,8 @@ mod overview;
 mod pull;
 mod recovery;
 mod settings;
+mod signing_secret;
 mod states;
-mod verification;
-mod verify;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -38,8 +38,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         delivery::submit(),
         recovery::show(),
         recovery::submit(),
-        verification::show(),
-        verification::submit(),
+        diagnosis::show(),
+        diagnosis::submit(),
     ];
     Function::of_pages(env, routes)
 }

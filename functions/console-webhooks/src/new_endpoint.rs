@@ -27,7 +27,7 @@ use crate::{
     app::App,
     endpoint, pull,
     settings::{self, Settings, SettingsForm},
-    verify,
+    signing_secret,
 };
 
 const PATH: &str = "/console/endpoints/new";
@@ -168,11 +168,11 @@ async fn page(app: &App, call: &Call<User, Recorder>, created: &Created) -> Resu
     let secret = SigningSecret::parse(&created.secret);
     let secret = secret.map_err(|_problems| Error::Internal("the endpoint's secret does not parse".to_owned()))?;
     let content = html! {
-        (verify::copied(&secret))
+        (signing_secret::copied(&secret))
         @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) {
             (pull::usage(id, &call.base, true))
-            details { summary { "How to verify signatures" } (verify::receivers()) }
-        } @else { (verify::receivers()) }
+            details { summary { "How to verify signatures" } (signing_secret::receivers()) }
+        } @else { (signing_secret::receivers()) }
         div .row {
             (endpoint::test(&link, false))
             a href=(link) { "View endpoint" }

@@ -27,10 +27,11 @@ use super::{
 use crate::{
     app::App,
     deliveries::{deleted, destination, short, subject, titled},
+    diagnosis,
     endpoint::gone,
     live_updates,
     numbers::{is_fetched, is_gone},
-    states, verification,
+    states,
 };
 
 pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
@@ -125,7 +126,7 @@ pub(super) async fn page(
         }
         p .row {
             @if let Some(endpoint) = &endpoint {
-                a href=(verification::path(endpoint.id)) { "Why does a signature not match?" }
+                a href=(diagnosis::path(endpoint.id)) { "Why does a signature not match?" }
             }
             a href=(RECEIVING) { "Verify the signature, and other rules for receivers" }
         }

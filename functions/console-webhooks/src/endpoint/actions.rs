@@ -34,7 +34,7 @@ use crate::{
     app::App,
     numbers::{counted, is_gone},
     settings::Settings,
-    verify,
+    signing_secret,
 };
 
 /// The fields of the page's forms, beside the [settings](crate::settings::FIELDS) of `edit`.
@@ -232,8 +232,8 @@ async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
     let ends_at = endpoint.previous_secret_expires_at.filter(|at| now < *at);
     let console = app.console(tenant, "/console").await?;
     let content = html! {
-        (verify::copied(&secret))
-        (verify::link())
+        (signing_secret::copied(&secret))
+        (signing_secret::link())
         p {
             @match ends_at {
                 Some(at) => {

@@ -31,10 +31,9 @@ use crate::{
     app::App,
     chart,
     deliveries::{self, Of, short},
-    live_updates,
+    diagnosis, live_updates,
     numbers::{EndpointNumbers, held_word},
     settings::{self, events},
-    verification,
 };
 
 /// The number of latest deliveries to show.
@@ -152,7 +151,7 @@ pub(super) async fn page<R>(
             (deliveries::table(&page.deliveries, named, Of::OneEndpoint, "No deliveries yet. They appear here when a job ends, or when you send a test event.", now))
             p .row {
                 a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" }
-                a href=(verification::path(id)) { "Why does a signature not match?" }
+                a href=(diagnosis::path(id)) { "Why does a signature not match?" }
                 a href=(RECEIVING) { "Receiving webhooks" }
             }
         }
