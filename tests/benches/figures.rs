@@ -26,6 +26,8 @@ mod build;
 mod cost;
 #[path = "figures/delivery.rs"]
 mod delivery;
+#[path = "shared/job_event.rs"]
+mod job_event;
 #[path = "shared/page.rs"]
 mod page;
 #[path = "figures/plot.rs"]

@@ -16,7 +16,8 @@ use tokio::net::TcpListener;
 
 use crate::{
     build::{Binaries, DELIVER},
-    delivery::{batch, deliver, job_event_of},
+    delivery::{batch, deliver},
+    job_event::job_event_of,
     page, scaling,
     table::{Row, Table},
 };

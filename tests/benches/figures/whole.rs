@@ -14,7 +14,8 @@ use serde_json::json;
 
 use crate::{
     Effort, artifacts,
-    delivery::{Counter, job_event},
+    delivery::Counter,
+    job_event::job_event,
     service::{self, Service},
     table::{Row, Table, median},
 };

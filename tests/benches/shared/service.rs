@@ -55,9 +55,9 @@ impl Service {
         };
         let mut child = command
             .args(["--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
-            .envs(variables.iter().copied())
             // A deployed function also logs at this level.
             .env("RUST_LOG", "info")
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
