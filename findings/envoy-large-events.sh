@@ -1,10 +1,9 @@
 #!/bin/bash
 # Envoy 1.40.0 retries a request on another server only up to a body of 1 MiB, its default `per_connection_buffer_limit_bytes`:
 # with two servers, one of them stopped, and `retry_on: connect-failure`, each second larger request is answered 503 or 507,
-# while all smaller ones succeed. Its Lua filter, which can verify a signature, answers 413 above the same limit, and has no limit of
-# its own. Requests that Envoy only passes on are not limited. Hurt: operators whose receiver has two servers behind Envoy, or a
-# gateway built on it: events of slightly more than 1 MiB, which are valid, fail with a 503 or 413 that no server sent, and
-# only if they have a large result.
+# while all smaller ones succeed. Its Lua filter, which can verify a signature, answers 413 above the same limit. Requests that
+# Envoy only passes on are not limited. Hurt: operators whose receiver has two servers behind Envoy, or a gateway built on it:
+# events of slightly more than 1 MiB, which are valid, fail with a status that no server of theirs sent, and only those.
 # Source: https://www.envoyproxy.io/docs/envoy/latest/faq/configuration/flow_control
 # Usage: findings/envoy-large-events.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
