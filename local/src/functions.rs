@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{requests::RequestCounts, template};
 
@@ -33,6 +34,9 @@ pub(crate) struct Function {
     pub(crate) handler: Handler,
     /// The number of invocations.
     pub(crate) invocations: AtomicU64,
+    /// Ends the running invocations when the function is dropped. Their calls could otherwise reach another stack, which
+    /// has got a port of this one.
+    stop: DropGuard,
 }
 
 /// A function's handler, from its crate.
@@ -170,7 +174,8 @@ impl Function {
         };
         let arn = format!("{arn_prefix}:function:{name}");
         let (timeout, invocations) = (properties.timeout(), AtomicU64::new(0));
-        Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
+        let stop = CancellationToken::new().drop_guard();
+        Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations, stop })
     }
 
     /// Returns a separate instance of this function that calls AWS through `client`.
@@ -183,6 +188,7 @@ impl Function {
             config: Arc::clone(&self.config),
             handler,
             invocations: AtomicU64::new(0),
+            stop: CancellationToken::new().drop_guard(),
         })
     }
 
@@ -195,19 +201,26 @@ impl Function {
     /// Invokes the function with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
     /// The function runs on the caller's clock, until it completes or times out, even if the caller disconnects,
-    /// because Lambda does not notice that, either.
+    /// because Lambda does not notice that, either. It ends early only if the function is ended or dropped.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         self.invocations.fetch_add(1, Ordering::Relaxed);
-        let handler = self.handler.clone();
+        let (handler, stop) = (self.handler.clone(), self.stop.token().clone());
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
+        let call = stop.run_until_cancelled_owned(call);
         let task = match RuntimeSources::current() {
             Some(sources) => tokio::spawn(sources.within(call)),
             None => tokio::spawn(call),
         };
         match task.await.context("the function panicked")? {
-            Ok(answer) => answer,
-            Err(_elapsed) => bail!("the function timed out after {} seconds", self.timeout.as_secs()),
+            Some(Ok(answer)) => answer,
+            Some(Err(_elapsed)) => bail!("the function timed out after {} seconds", self.timeout.as_secs()),
+            None => bail!("the function was stopped"),
         }
+    }
+
+    /// Ends the running invocations. Later ones fail.
+    pub(crate) fn end(&self) {
+        self.stop.token().cancel();
     }
 
     fn context(&self) -> Result<Context> {

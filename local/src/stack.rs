@@ -332,10 +332,11 @@ impl Listeners {
     }
 }
 
-/// Ends the stack without waiting for running work, unless [`Stack::stop`] was called.
+/// Ends the stack and its running work, which [`Stack::stop`] waits for.
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.functions.values().for_each(|function| function.end());
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::{Receiver, World, callback};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     time::timeout,
 };
 
@@ -196,4 +196,21 @@ async fn a_request_in_progress_is_answered_when_the_runner_stops() {
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     timeout(PATIENCE, stopped).await.expect("it stops").expect("it stops");
     TcpStream::connect(&door).await.expect_err("the port is closed");
+}
+
+/// A function that went on after its stack could call another one, which has got a port of the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_stack_ends_its_functions() {
+    let world = World::live(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", receiver.local_addr().expect("an address"));
+    world.enqueue("job-events", callback(&tenant.id, "j", url)).await;
+    let (mut attempt, _) = receiver.accept().await.expect("an attempt");
+    drop(world);
+    let mut request = String::new();
+    // An attempt lasts up to 15 seconds.
+    let closed = timeout(Duration::from_secs(5), attempt.read_to_string(&mut request)).await;
+    closed.expect("the attempt ends").ok();
+    assert!(request.starts_with("POST / HTTP/1.1\r\n"), "{request}");
 }
