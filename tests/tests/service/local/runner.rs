@@ -207,10 +207,9 @@ async fn a_dropped_stack_ends_its_functions() {
     let url = format!("http://{}/", receiver.local_addr().expect("an address"));
     world.enqueue("job-events", callback(&tenant.id, "j", url)).await;
     let (mut attempt, _) = receiver.accept().await.expect("an attempt");
+    assert_ne!(attempt.read(&mut [0; 64]).await.expect("a request"), 0);
     drop(world);
-    let mut request = String::new();
     // An attempt lasts up to 15 seconds.
-    let closed = timeout(Duration::from_secs(5), attempt.read_to_string(&mut request)).await;
+    let closed = timeout(Duration::from_secs(5), attempt.read_to_end(&mut Vec::new())).await;
     closed.expect("the attempt ends").ok();
-    assert!(request.starts_with("POST / HTTP/1.1\r\n"), "{request}");
 }
