@@ -5,7 +5,7 @@ Usage: build-budget.py SHARE REPORT, the bound for one package as a part of the 
 `cargo --timings`
 
 Seconds differ between machines by a factor of two, and so does the time of a package while others are compiled beside it. Its
-part of the sum hardly does. Packages of this workspace have no bound. Nothing is checked unless most of the dependencies are
+part of the sum hardly does. Packages of this workspace have no bound. Nothing is checked unless a hundred dependencies are
 compiled.
 """
 

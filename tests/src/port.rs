@@ -35,7 +35,7 @@ impl Default for RefusingPort {
 }
 
 /// A free port for a program that a test starts. It is below those that Linux chooses (`ip_local_port_range`, from 32768),
-/// so no other test's listener or connection gets it in the meantime.
+/// so no other test's listener or connection gets it in the meantime. Until it is used, another call returns it again.
 ///
 /// # Panics
 ///
