@@ -257,12 +257,25 @@ impl Mapping {
 
 /// Merges the properties of a function with those in SAM's `Globals` section.
 fn with_globals(root: &Value, properties: Value) -> Value {
-    let mut merged = root.pointer("/Globals/Function").cloned().unwrap_or_default();
-    match (&mut merged, properties) {
-        (Value::Object(merged), Value::Object(own)) => merged.extend(own),
-        (merged, own) => *merged = own,
+    merged(root.pointer("/Globals/Function").cloned().unwrap_or_default(), properties)
+}
+
+/// Merges two values as SAM does: maps member by member. Of other values, the function's own one wins. (SAM joins lists;
+/// the only global list is `Architectures`, which no function has.)
+fn merged(global: Value, own: Value) -> Value {
+    match (global, own) {
+        (Value::Object(mut global), Value::Object(own)) => {
+            for (name, value) in own {
+                let value = match global.remove(&name) {
+                    Some(former) => merged(former, value),
+                    None => value,
+                };
+                global.insert(name, value);
+            }
+            Value::Object(global)
+        }
+        (_, own) => own,
     }
-    merged
 }
 
 #[cfg(test)]
@@ -295,6 +308,7 @@ mod tests {
         assert_eq!(polled, ["deliveries", "hanging-deliveries", "job-events", "slow-deliveries"]);
         let variables: BTreeMap<_, _> = deliver.variables().collect();
         assert_eq!(variables.get("DELIVERY_TIMEOUT").map(String::as_str), Some("15"));
+        assert_eq!(variables.get("METRICS_NAMESPACE").map(String::as_str), Some("Webhooks/local"), "a global variable");
         assert_eq!(variables.get("WEBHOOK_ENDPOINTS_TABLE").map(String::as_str), Some("webhook-endpoints"));
         Ok(())
     }

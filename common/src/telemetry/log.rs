@@ -19,9 +19,10 @@ use tracing_subscriber::{
 
 use crate::{config::Env, telemetry::metrics, timestamp::Timestamp};
 
-/// Sets up logging, including for panics. The level comes from `AWS_LAMBDA_LOG_LEVEL`, which Lambda's logging controls
-/// set, and defaults to `INFO`.
+/// Sets up logging, including for metrics and panics. The level comes from `AWS_LAMBDA_LOG_LEVEL`, which Lambda's logging
+/// controls set, and defaults to `INFO`.
 pub fn init(env: &Env) {
+    metrics::init(env);
     let level = env.optional("AWS_LAMBDA_LOG_LEVEL").and_then(|level| level.parse().ok());
     subscriber(level.unwrap_or(LevelFilter::INFO), io::stdout).init();
     panic::set_hook(Box::new(|panic| crate::log!("function.panicked", %panic)));

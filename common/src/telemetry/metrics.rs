@@ -2,12 +2,15 @@
 //!
 //! <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value, json};
 
-use crate::{error::Result, timestamp::Timestamp};
+use crate::{config::Env, error::Result, timestamp::Timestamp};
 
-/// The CloudWatch namespace of all metrics.
-pub const NAMESPACE: &str = "Webhooks";
+/// The CloudWatch namespace of all metrics. Each stack has its own: its alarms must not count the metrics of another one.
+static NAMESPACE: OnceLock<String> = OnceLock::new();
+
 /// The target of events that carry a metric. [`crate::telemetry::log`] writes their message verbatim.
 pub const TARGET: &str = "emf";
 
@@ -31,6 +34,13 @@ impl Metric {
     }
 }
 
+/// Sets the namespace of this process's metrics, from `METRICS_NAMESPACE`. It defaults to `Webhooks`.
+pub(super) fn init(env: &Env) {
+    if let Some(namespace) = env.optional("METRICS_NAMESPACE") {
+        NAMESPACE.get_or_init(|| namespace);
+    }
+}
+
 /// Adds one to the metric `name`.
 pub fn count(name: &'static str) {
     emit(&[Metric::count(name, 1)], &[]);
@@ -47,18 +57,25 @@ pub fn upkeep(with: &'static str, outcome: Result<()>) {
 /// Emits `metrics` as totals and, if `dimensions` are given, by dimension as well.
 pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     let now = Timestamp::now().as_millisecond();
-    for line in documents(metrics, dimensions, now) {
+    let namespace = NAMESPACE.get().map_or("Webhooks", String::as_str);
+    for line in documents(namespace, metrics, dimensions, now) {
         tracing::info!(target: TARGET, "{line}");
     }
 }
 
 /// Splits the values into as many documents as the longest metric needs.
-fn documents(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Vec<Value> {
+fn documents(namespace: &str, metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Vec<Value> {
     let longest = metrics.iter().map(|metric| metric.values.len()).max().unwrap_or_default();
-    (0..longest.div_ceil(MAX_VALUES)).map(|part| document(metrics, part, dimensions, now_ms)).collect()
+    (0..longest.div_ceil(MAX_VALUES)).map(|part| document(namespace, metrics, part, dimensions, now_ms)).collect()
 }
 
-fn document(metrics: &[Metric], part: usize, dimensions: &[(&'static str, &str)], now_ms: i64) -> Value {
+fn document(
+    namespace: &str,
+    metrics: &[Metric],
+    part: usize,
+    dimensions: &[(&'static str, &str)],
+    now_ms: i64,
+) -> Value {
     let (mut document, mut definitions) = (Map::new(), Vec::new());
     for Metric { name, unit, values } in metrics {
         let Some(values) = values.chunks(MAX_VALUES).nth(part) else { continue };
@@ -72,7 +89,7 @@ fn document(metrics: &[Metric], part: usize, dimensions: &[(&'static str, &str)]
         "_aws".to_owned(),
         json!({
             "Timestamp": now_ms,
-            "CloudWatchMetrics": [{"Namespace": NAMESPACE, "Dimensions": sets, "Metrics": definitions}],
+            "CloudWatchMetrics": [{"Namespace": namespace, "Dimensions": sets, "Metrics": definitions}],
         }),
     );
     Value::Object(document)
@@ -86,12 +103,12 @@ mod tests {
     fn a_metric_is_counted_in_total_and_by_dimension() {
         let failed = Metric::count("Failed", 2);
         assert_eq!(
-            documents(&[failed], &[("Reason", "timeout")], 1_700_000_000_000),
+            documents("Webhooks/test", &[failed], &[("Reason", "timeout")], 1_700_000_000_000),
             [json!({
                 "_aws": {
                     "Timestamp": 1_700_000_000_000_i64,
                     "CloudWatchMetrics": [{
-                        "Namespace": "Webhooks",
+                        "Namespace": "Webhooks/test",
                         "Dimensions": [[], ["Reason"]],
                         "Metrics": [{"Name": "Failed", "Unit": "Count"}],
                     }],
@@ -107,7 +124,7 @@ mod tests {
         let counted = Metric::count("Attempts", 201);
         let measured = Metric { name: "Latency", unit: "Milliseconds", values: vec![1.0; 201] };
         let none = Metric { name: "Age", unit: "Milliseconds", values: Vec::new() };
-        let documents = documents(&[counted, measured, none], &[], 0);
+        let documents = documents("Webhooks/test", &[counted, measured, none], &[], 0);
         let lengths =
             |name: &str| documents.iter().map(|document| document[name].as_array().map(Vec::len)).collect::<Vec<_>>();
         assert_eq!(lengths("Latency"), [Some(100), Some(100), None]);

@@ -16,6 +16,9 @@ const ROWS: &str = include_str!("../../../template/alarms.yaml");
 /// The number of metrics that CloudWatch accepts in an alarm.
 const METRICS: usize = 10;
 
+/// The namespace of the functions' own metrics.
+const OWN_NAMESPACE: &str = "!Sub Webhooks/${AWS::StackName}";
+
 // The comparison of most alarms, and the meaning of missing data.
 const ABOVE: &str = "GreaterThanThreshold";
 const NOT_BREACHING: &str = "notBreaching";
@@ -167,7 +170,7 @@ impl AlarmRow {
         let dimension = self.dimension.first_key_value();
         let dimension = || dimension.map(|(name, resource)| (name.as_str(), format!("!Ref {resource}")));
         let metric = |name| Metric {
-            namespace: self.namespace.as_deref().unwrap_or("Webhooks"),
+            namespace: self.namespace.as_deref().unwrap_or(OWN_NAMESPACE),
             name,
             dimension: dimension(),
             statistic: self.statistic.as_deref().unwrap_or("Sum"),

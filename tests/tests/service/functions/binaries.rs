@@ -1,6 +1,7 @@
 //! Every function's binary, run with its sample event against a Lambda Runtime API and the local services.
 
 use std::{
+    collections::BTreeSet,
     env,
     os::unix::process::ExitStatusExt,
     path::PathBuf,
@@ -33,6 +34,7 @@ async fn every_binary_starts_answers_and_ends() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let key = world.tenant("acme").await.key;
+    let mut with_metrics = BTreeSet::new();
     for name in tested() {
         let event = tests::sample_event(name).to_string();
         let mut event: Value =
@@ -78,12 +80,16 @@ async fn every_binary_starts_answers_and_ends() {
         let (status, log) = lambda.end().await;
         assert!(status.signal() == Some(SIGTERM) || status.success(), "{name}: {status}");
         // A purge without work logs nothing.
-        assert!(
-            (name == "accounts-purge" || !log.is_empty())
-                && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()),
-            "{log}"
-        );
+        assert!(name == "accounts-purge" || !log.is_empty(), "{name}");
+        for line in log.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|_| unreachable!("{name} logs {line}"));
+            for metrics in line["_aws"]["CloudWatchMetrics"].as_array().into_iter().flatten() {
+                assert_eq!(metrics["Namespace"], "Webhooks/local", "{name}: that of its stack");
+                with_metrics.insert(name);
+            }
+        }
     }
+    assert!(with_metrics.is_superset(&["deliveries-wake", "webhooks-deliver"].into()), "{with_metrics:?}");
     // The sample event is old, so the second event counts as a late copy, whose delivery is already in the log.
     assert_eq!(receiver.received().await.len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::{telemetry::metrics::NAMESPACE, webhooks::log::due_rows::SWEEPERS};
+use common::webhooks::log::due_rows::SWEEPERS;
 use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
@@ -34,6 +34,9 @@ pub(crate) const METRICS: [&str; 24] = [
     "UnreadableEndpoint",
     "UpkeepFailed",
 ];
+
+/// The namespace of the functions' metrics in a stack named `local`.
+const NAMESPACE: &str = "Webhooks/local";
 
 /// The query of `verify-email` contains a token, the query of an invitation contains its id, and headers contain
 /// cookies and keys.
@@ -89,6 +92,30 @@ fn routes_report_detailed_metrics_only_if_chosen() {
             assert_eq!(settings["DetailedMetricsEnabled"], is_detailed, "{settings}");
         }
     }
+}
+
+/// Two stacks in one region have different names, so the alarms of one do not count the metrics of the other.
+#[test]
+fn alarms_and_dashboard_read_the_namespace_that_functions_write() {
+    let template = template(&LEAST);
+    assert_eq!(
+        template["Globals"]["Function"]["Environment"]["Variables"]["METRICS_NAMESPACE"],
+        json!({"Fn::Sub": "Webhooks/${AWS::StackName}"})
+    );
+    for (name, alarm) in resources(&template, "AWS::CloudWatch::Alarm") {
+        let alarm = &alarm["Properties"];
+        let parts = alarm["Metrics"].as_array().into_iter().flatten().map(|part| &part["MetricStat"]["Metric"]);
+        for metric in parts.filter(|metric| metric.is_object()).chain(alarm["MetricName"].is_string().then_some(alarm))
+        {
+            let namespace = text(&metric["Namespace"]);
+            assert!(namespace == NAMESPACE || namespace.starts_with("AWS/"), "{name}: {namespace}");
+        }
+    }
+    let dashboard = text(&template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]);
+    assert!(!dashboard.contains("\"Webhooks\""));
+    // Names with other characters than letters and digits need quotes in a search:
+    // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/search-expression-syntax.html
+    assert!(dashboard.contains(r#"SEARCH('{\"Webhooks/local\",Reason} MetricName"#), "{dashboard}");
 }
 
 #[test]
