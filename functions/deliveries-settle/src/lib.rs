@@ -276,7 +276,8 @@ impl App {
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
                     // release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
-                    return Ok(Break((verdict(if is_open { done } else { Verdict::Settled }, Some(&was)), None)));
+                    let verdict = verdict(if is_open { done } else { Verdict::Settled }, Some(&was));
+                    return Ok(Break((verdict, (is_new && settlement.outcome.is_some()).then_some(was))));
                 }
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };

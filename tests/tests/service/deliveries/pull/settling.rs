@@ -187,6 +187,32 @@ async fn attempts_settled_together_all_count_toward_the_streak() {
     assert!(streak.ends_with(".3"), "{streak}");
 }
 
+/// Each call to the tables loses its response in turn, and is repeated by the SDK.
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_count_in_the_streak_if_a_response_is_lost() {
+    let (world, cut_off) = World::cut_off_with(&[]).await;
+    for settlements in [1, 2] {
+        for lost in 0.. {
+            let tenant = world.tenant(&format!("acme-{settlements}-{lost}")).await;
+            let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
+            for job in 0..settlements {
+                world.deliver(event(&tenant.id, job)).await;
+            }
+            let taken = take(&world, &tenant, &endpoint).await;
+            cut_off.fail(lost..lost + 1, true);
+            settle(&world, &tenant, &taken, json!({"status_code": 500})).await;
+            if !cut_off.is_reached() {
+                break;
+            }
+            cut_off.fail(0..0, false);
+            let items = world.items("webhook-endpoints").await;
+            let own = items.iter().find(|item| item["webhook_endpoint_id"].as_s().is_ok_and(|id| *id == endpoint));
+            let streak = own.and_then(|item| item.get("streak")?.as_s().ok()).map(String::as_str).unwrap_or_default();
+            assert!(streak.ends_with(&format!(".{settlements}")), "{streak}: call {lost} of {settlements}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_first_of_two_settlements_in_one_call_counts() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
