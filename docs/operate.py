@@ -28,6 +28,8 @@ DAY = 24 * 60 * 60
 USERS, ORGANIZATIONS, INVITATIONS, TOKENS = "Users", "Organizations", "Invitations", "Tokens"
 KEYS, ENDPOINTS, AUDIT, DELIVERIES = "ApiKeys", "WebhookEndpoints", "Audit", "Deliveries"
 KEY = {INVITATIONS: ["invitation_id"], KEYS: ["key_hash"], ENDPOINTS: ["tenant_id", "webhook_endpoint_id"]}
+# The kinds of tokens that stay: bounces, and recipients' answers, with the links in emails that change them.
+KEPT = ["suppression", "passing_bounces", "consent", "consent_link"]
 END_FACTOR = "REMOVE totp_secret, two_factor_since, totp_step, backup_codes"
 
 
@@ -93,10 +95,10 @@ def revoke(organization, key):
         write("Update", KEYS, [f"count#{organization}"], "ADD #keys :one_less", one_less=-1))
 
 
-def move(old, new):
+def move(old, new, only=None):
     """Gives the account with the address `old` the address `new`, and ends its sessions, keys and links."""
     user = get(USERS, f"email#{old}").get("user_id")
-    return bool(user) and commit(
+    return bool(user) and only in (None, user) and commit(
         write("Update", USERS, [f"email#{new}"], "SET user_id = :u", "attribute_not_exists(pk)", u=user),
         write("Delete", USERS, [f"email#{old}"], condition="user_id = :u", u=user),
         write("Update", USERS, [f"user#{user}"],
@@ -164,9 +166,9 @@ def delete_endpoint(organization, endpoint):
 
 
 def end_sessions():
-    """Deletes all sessions and links, but keeps the addresses that bounced."""
-    found = dynamodb("scan", table_name=name_of(TOKENS), projection_expression="token_hash").get("Items", [])
-    ended = [key for key in found if not key["token_hash"]["S"].startswith("suppression#")]
+    """Deletes all sessions and links. Keeps the addresses that bounced, and the answers of recipients who stopped emails."""
+    found = dynamodb("scan", table_name=name_of(TOKENS), projection_expression="token_hash, kind").get("Items", [])
+    ended = [{"token_hash": item["token_hash"]} for item in found if item.get("kind", {}).get("S") not in KEPT]
     for start in range(0, len(ended), BATCH):
         left = {name_of(TOKENS): [{"DeleteRequest": {"Key": key}} for key in ended[start : start + BATCH]]}
         while left:
@@ -187,10 +189,9 @@ REPEATED = {
     "key.deleted": ("the key does not work", lambda entry, o, id: revoke(o, id)),
     "webhook.deleted": ("the endpoint is deleted", lambda entry, o, id: delete_endpoint(o, id)),
     "email.changed": ("the account has the later address, no keys, and the old password",
-                      lambda entry, o, id: move(changed(entry, "email")["old"], changed(entry, "email")["new"])),
+                      lambda entry, o, id: move(*changed_email(entry), only=id)),
     "email.restored": ("the account has the earlier address and no keys, and has to reset the password",
-                       lambda entry, o, id: move(changed(entry, "email")["old"], changed(entry, "email")["new"])
-                       and lock(o, id)),
+                       lambda entry, o, id: move(*changed_email(entry), only=id) and lock(o, id)),
     "password.changed": ("the user has to reset the password", lambda entry, o, id: lock(o, id)),
     "password.reset": ("the user has to reset the password, and has no personal keys",
                        lambda entry, o, id: lock(o, id, keys=MANY)),
@@ -205,6 +206,12 @@ REPEATED = {
 
 def changed(entry, field):
     return next(change for change in entry["changes"] if change["field"] == field)
+
+
+def changed_email(entry):
+    """The old address and the new one. Since then, another account may have got the old one."""
+    email = changed(entry, "email")
+    return email["old"], email["new"]
 
 
 def after_restore(since):

@@ -3,7 +3,7 @@
 mod addresses_and_names;
 mod alerts;
 mod bounces;
-mod consent;
+pub(crate) mod consent;
 mod deletion;
 mod email_change;
 mod mail_walk;

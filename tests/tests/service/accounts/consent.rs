@@ -8,17 +8,17 @@ use crate::{
     notices::sweep,
 };
 
-const STRANGER: &str = "bystander@example.net";
+pub(crate) const STRANGER: &str = "bystander@example.net";
 
 /// A verified owner whose organization sends notifications to this address, which its owner has not agreed to.
-struct Owner {
+pub(crate) struct Owner {
     organization: String,
     slug: String,
-    cookie: String,
+    pub(crate) cookie: String,
     key: String,
 }
 
-async fn owner(world: &World, slug: &str, address: &str) -> Owner {
+pub(crate) async fn owner(world: &World, slug: &str, address: &str) -> Owner {
     let mut fields = World::sign_up_fields(slug);
     fields["debugNotificationEmail"] = json!(address);
     let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
@@ -30,7 +30,7 @@ async fn owner(world: &World, slug: &str, address: &str) -> Owner {
 }
 
 /// Makes a job of this workflow fail, and reports it.
-async fn fail(world: &World, by: &Owner, workflow: &str) {
+pub(crate) async fn fail(world: &World, by: &Owner, workflow: &str) {
     let mut job = failed(&by.organization, workflow, format!("{workflow}-job-canary"));
     (job["error"], job["mapped_stack"]) = (json!("Pay at canary.example"), json!("canary"));
     job["deployment_id"] = json!("canary");
@@ -46,7 +46,7 @@ async fn mails(world: &World, to: &str) -> Vec<Value> {
 }
 
 /// The page of the `List-Unsubscribe` header, as a path.
-fn page(world: &World, mail: &Value) -> String {
+pub(crate) fn page(world: &World, mail: &Value) -> String {
     let raw = text(&mail["raw"]);
     assert!(raw.contains("\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"), "{raw}");
     assert!(raw.contains("\r\nAuto-Submitted: auto-generated\r\n"), "{raw}");
@@ -58,19 +58,19 @@ fn page(world: &World, mail: &Value) -> String {
     link.strip_prefix(world.stack.api()).expect("a page of the service").to_owned()
 }
 
-async fn status(world: &World, by: &Owner) -> Value {
+pub(crate) async fn status(world: &World, by: &Owner) -> Value {
     world.rpc(&by.key, "tenant/settings", json!({})).await.ok()["notification_email_status"].clone()
 }
 
 /// Presses a button on the page at this path, without an account.
-async fn press(world: &World, path: &str, button: &str) -> Answer {
+pub(crate) async fn press(world: &World, path: &str, button: &str) -> Answer {
     let browser = Browser::new(world, "");
     let page = browser.open(path).await;
     browser.press(path, &page, button, &[]).await
 }
 
 /// Posts as an email program does.
-async fn one_click(world: &World, path: &str) -> u16 {
+pub(crate) async fn one_click(world: &World, path: &str) -> u16 {
     let request = world.http.post(world.url(path)).form(&[("List-Unsubscribe", "One-Click")]);
     world.send(request).await.status
 }

@@ -6,11 +6,12 @@ use std::{collections::BTreeMap, time::Duration};
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
-    Receiver, World, event,
+    Receiver, World, event, sample_event,
     world::{link, log::due_message, people::PASSWORD, tables::Item},
 };
 
 use super::commands::run;
+use crate::accounts::consent;
 
 const NEW: &str = "a new long password";
 /// The tables that the rehearsal restores: all except those that are never restored.
@@ -162,6 +163,54 @@ async fn a_restore_gives_no_ended_access_back() {
     let again = after_restore(&world, since).await;
     assert_eq!(again[&("key.deleted".to_owned(), key_id.as_str().expect("an id").to_owned())], "absent");
     assert!(world.key_works(&quiet.key).await);
+}
+
+/// Recipients who have stopped an organization's emails do not get them again, and their links still work.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_keeps_the_answers_of_recipients() {
+    let world = World::start().await;
+    let by = consent::owner(&world, "acme", consent::STRANGER).await;
+    consent::fail(&world, &by, "nightly").await;
+    let path = consent::page(&world, &world.mail_to(consent::STRANGER).await);
+    assert_eq!(consent::one_click(&world, &path).await, 200);
+    assert_eq!(consent::status(&world, &by).await, "stopped");
+    let mut bounce = sample_event("accounts-bounces");
+    bounce["detail"]["bounce"]["bounceType"] = json!("Transient");
+    bounce["detail"]["bounce"]["bouncedRecipients"][0]["status"] = json!("5.1.1");
+    world.stack.invoke("accounts-bounces", bounce).await.expect("it is stored");
+    let kept = async || {
+        let kinds = ["consent", "consent_link", "passing_bounces"];
+        futures::future::join_all(kinds.map(async |kind| world.tokens(kind).await.len())).await
+    };
+    let before = kept().await;
+    assert!(before.iter().all(|count| *count > 0), "{before:?}");
+
+    after_restore(&world, next_second().await).await;
+    assert!(!world.is_signed_in(&by.cookie).await);
+    assert_eq!(consent::status(&world, &by).await, "stopped");
+    assert_eq!(kept().await, before);
+    consent::press(&world, &path, "Receive emails again").await;
+    assert_eq!(consent::status(&world, &by).await, "ok");
+}
+
+/// The table of users was not restored, and another person has the address that was changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_change_of_an_address_moves_its_account_only() {
+    let (world, old, new) = (World::start().await, "old@acme.example.com", "new@acme.example.com");
+    let ada = world.tenant("acme").await;
+    let moved = world.member(&ada, old, "member").await;
+    let since = next_second().await;
+    assert_eq!(world.cli(&moved.cookie, "change-email", json!({"newEmail": new})).await.status, 200);
+    assert_eq!(world.confirm(&link(&world.mail_to(new).await)).await.status, 200);
+    // The old address is no longer reserved, and the new one is available again.
+    world.set("users", ("pk", &format!("email#{old}")), json!({"reserved_until": 0})).await;
+    assert_eq!(world.cli(&ada.cookie, "organization/remove-member", json!({"memberIdOrEmail": new})).await.status, 200);
+    let other = world.member(&ada, old, "member").await;
+
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("email.changed".to_owned(), moved.user.clone())], "absent", "{results:?}");
+    assert_eq!(world.sign_in(old, PASSWORD).await.status, 200);
+    assert!(world.key_works(&other.key).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
