@@ -124,6 +124,8 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     // Its receiver was also silent, and emails about it were sent, so it has every attribute that enabling removes.
     for id in &ids {
         world.make_silent(&tenant, id, now).await;
+        let mailed = json!({"mailed_at": now.as_millisecond()});
+        world.set("webhook-endpoints", ("webhook_endpoint_id", id), mailed).await;
         let id = id.parse().expect("an id");
         let notice =
             endpoints.notice(&owner, id, Timestamp::now()).await.expect("the read succeeds").expect("a notice");
@@ -167,7 +169,10 @@ async fn tenant_finds_a_name_and_deactivate_stops_an_endpoint() {
         !shell(&world, &["deactivate", "unknown", &id]).await.status.success(),
         "the endpoint belongs to another tenant"
     );
+    // A streak would be reported as an outage of the endpoint.
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"streak": "1769860800000.3"})).await;
     run(&world, &["deactivate", &tenant.id, &id]).await;
+    assert!(!world.items("webhook-endpoints").await.iter().any(|item| item.contains_key("streak")));
     world.deliver(event(&tenant.id, "1")).await;
     assert_eq!((world.only_logged(&tenant.id).await.status, receiver.count().await), (Status::Held, 0));
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
