@@ -53,8 +53,8 @@ def deploy(folder):
     # CloudFormation does this itself.
     source = samtranslator.yaml_helper.yaml_parse(packaged.read_text())
     template = transform(source, PARAMETERS, ManagedPolicyLoader(boto3.client("iam")))
-    # Moto's CloudFormation supports neither the API of this output nor this resource.
-    del template["Outputs"]["ApiUrl"], template["Resources"]["MailConfigurationSet"]
+    # Moto's CloudFormation supports neither the API of this output nor these resources.
+    del template["Outputs"]["ApiUrl"], template["Resources"]["MailConfigurationSet"], template["Resources"]["BouncesArchive"]
     template["Parameters"]["MailConfigurationSet"] = {"Type": "String", "Default": "mail"}
     boto3.client("sesv2").create_configuration_set(ConfigurationSetName="mail")
     parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in PARAMETERS.items()]
