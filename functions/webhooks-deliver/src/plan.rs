@@ -33,9 +33,9 @@ impl Plan {
     /// delivery, so it is never part of the state.
     pub(crate) fn of(ended: &EndedAttempt, after: &Delivery, kept: usize) -> Self {
         let EndedAttempt { due: DueDelivery { payload, is_stored, .. }, result, .. } = ended;
-        // A parked attempt has another row. The record of an attempt in progress is redelivered if the process dies.
-        let is_timed = !matches!(result, AttemptResult::Parked | AttemptResult::InProgress);
-        let due_row = is_timed && after.wakes_at().is_some();
+        // A parked attempt has another row. If the process of an attempt in progress dies, its record is redelivered, but
+        // that may become a dead letter, and a redriven event is a new one.
+        let due_row = !matches!(result, AttemptResult::Parked) && after.wakes_at().is_some();
         match (result, is_stored) {
             (AttemptResult::Made(_, Outcome::Delivered(_)), false) => Self::LogSuccess,
             (AttemptResult::InProgress, true) => Self::Nothing,
@@ -109,7 +109,7 @@ mod tests {
             (made(delivered), true, small, advance(false)),
             (made(failed), true, small, advance(true)),
             (made(failed), false, small, begin(false, true)),
-            (AttemptResult::InProgress, false, small, begin(true, false)),
+            (AttemptResult::InProgress, false, small, begin(true, true)),
             (AttemptResult::InProgress, true, small, Plan::Nothing),
             (AttemptResult::Parked, false, small, begin(true, false)),
             (AttemptResult::Parked, false, large, begin(false, false)),

@@ -37,7 +37,7 @@ pub(super) async fn silent(settings: &[(&str, &str)], url: &str) -> (World, Tena
 }
 
 /// Repeats until the condition holds.
-async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+pub(super) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
         assert!(Instant::now() < deadline, "the condition is not met in time");

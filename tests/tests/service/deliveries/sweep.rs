@@ -19,9 +19,12 @@ use common::{
 };
 use serde_json::{Value, json};
 use tests::{
-    Call, Receiver, Switch, Tenant, World, event,
+    Call, Moody, Receiver, Switch, Tenant, World, event,
+    moody::{AT_ONCE, FOREVER},
     world::{faults::failure, log::due_message},
 };
+
+use super::isolation::{send, until, untried, world_with};
 
 fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + minutes * 60_000)
@@ -174,6 +177,22 @@ async fn the_sweep_wakes_a_delivery_whose_message_was_lost() {
     }
     attempt(&world).await;
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
+}
+
+/// An event that is redriven as a dead letter is a new event, so it does not wake the delivery of the earlier one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sweep_wakes_a_first_attempt_whose_record_was_lost() {
+    let receiver = Moody::start(|before| if before == 0 { FOREVER } else { AT_ONCE }).await;
+    let (world, tenant, endpoint) = world_with(&[("DELIVERY_TIMEOUT", "20")], receiver.url()).await;
+    tokio::select! {
+        () = send(&world, &tenant, 0..1) => panic!("the attempt hangs for 20 s"),
+        () = until(async || !world.gate(&tenant, &endpoint).await.is_open()) => {}
+    }
+    assert_eq!(untried(&world, &tenant.id).await.len(), 1);
+    world.sweep(in_minutes(17)).await;
+    attempt(&world).await;
+    world.drain_late().await;
+    assert_eq!((receiver.requests(), world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
 }
 
 /// An index that cannot be written makes searches slower, and nothing else late.
