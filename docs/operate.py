@@ -27,7 +27,8 @@ DAY = 24 * 60 * 60
 # The tables, and their keys if these are not `pk`.
 USERS, ORGANIZATIONS, INVITATIONS, TOKENS = "Users", "Organizations", "Invitations", "Tokens"
 KEYS, ENDPOINTS, AUDIT, DELIVERIES = "ApiKeys", "WebhookEndpoints", "Audit", "Deliveries"
-KEY = {INVITATIONS: ["invitation_id"], KEYS: ["key_hash"], ENDPOINTS: ["tenant_id", "webhook_endpoint_id"]}
+KEY = {INVITATIONS: ["invitation_id"], KEYS: ["key_hash"], ENDPOINTS: ["tenant_id", "webhook_endpoint_id"],
+       DELIVERIES: ["destination", "delivery"]}
 # The kinds of tokens that stay: bounces, and recipients' answers, with the links in emails that change them.
 KEPT = ["suppression", "passing_bounces", "consent", "consent_link"]
 END_FACTOR = "REMOVE totp_secret, two_factor_since, totp_step, backup_codes"
@@ -158,11 +159,17 @@ def end_invitations(organization, email, status):
 
 
 def delete_endpoint(organization, endpoint):
+    is_pull = get(ENDPOINTS, organization, endpoint).get("kind") == "pull"
+    now = int(time.time())
     return commit(
         write("Delete", ENDPOINTS, [organization, endpoint], condition="attribute_exists(tenant_id)"),
         write("Update", ENDPOINTS, [organization, f"#deleted#{endpoint}"], "SET delete_at = :later",
-              later=int(time.time()) + 365 * DAY),
-        write("Update", ENDPOINTS, [organization, "#count"], "ADD endpoints :one_less", one_less=-1))
+              later=now + 365 * DAY),
+        write("Update", ENDPOINTS, [organization, "#count"], "ADD endpoints :one_less", one_less=-1),
+        # The sweep ends the deliveries that wait.
+        write("Update", DELIVERIES, [f"ending/{organization}", endpoint],
+              "SET #open = :open, pull = :pull, noted_at = :now, look_at = :now, expires_at = :later",
+              open="ending", pull=is_pull, now=now * 1000, later=now + 7 * DAY))
 
 
 def end_sessions():

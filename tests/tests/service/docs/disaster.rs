@@ -273,6 +273,25 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     assert_eq!(world.only_endpoint(&tenant).await["webhook_endpoint_id"], json!(endpoint));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_held_delivery_ends_with_its_endpoint() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
+    world.deliver(event(&tenant.id, "1")).await;
+    let (since, tables) = (next_second().await, copy(&world).await);
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("webhook.deleted".to_owned(), endpoint)], "repeated");
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
+    world.sweep(Timestamp::now()).await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Ended);
+}
+
 /// A version that fails on every event does not lose any: after the rollback, the dead letters are delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
