@@ -74,7 +74,7 @@ fn recognized(found: Finding, seen: &[u8], facts: &Facts) -> Finding {
         Some(sent) => Finding {
             cause: Cause::BodyOfAnother.into(),
             message: "The body is that of another delivery.".to_owned(),
-            delivery_id: Some(sent.id.into()),
+            delivery_id: Some(sent.id.to_string().into()),
             ..found
         },
         None => found,
@@ -244,7 +244,7 @@ fn without_explanation(
     let differing = sent.bodies.first().filter(|_| differing).and_then(|sent| of_bodies(sent, &seen.body.0));
     let message = "The signature was made with none of the secrets of this endpoint and of the organization's others.";
     let unknown = finding(Cause::UnknownSecret, message);
-    let about = |found: Finding| Finding { delivery_id: Some(sent.id.into()), ..found };
+    let about = |found: Finding| Finding { delivery_id: Some(sent.id.to_string().into()), ..found };
     differing.map(about).into_iter().chain([unknown]).collect()
 }
 
@@ -324,7 +324,10 @@ fn of_log(facts: &Facts, values: &Values, remarks: &mut Vec<Finding>) {
     match &facts.logged {
         Logged::Found(sent) if sent.bodies.is_empty() => {
             let message = "The log no longer has the body of this delivery, so the bytes could not be compared.";
-            remarks.push(Finding { delivery_id: Some(sent.id.into()), ..finding(Cause::PayloadNotKept, message) });
+            remarks.push(Finding {
+                delivery_id: Some(sent.id.to_string().into()),
+                ..finding(Cause::PayloadNotKept, message)
+            });
         }
         Logged::Absent => remarks.push(finding(
             Cause::NotInLog,

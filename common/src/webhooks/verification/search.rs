@@ -153,7 +153,7 @@ fn of_twist(message: &SignedMessage<'_>, seen: &[u8]) -> Option<Finding> {
         }
         Twist::Id(id) => {
             let message = "The signature was made for the id of another delivery.";
-            Finding { delivery_id: Some((*id).into()), ..finding(Cause::IdOfAnother, message) }
+            Finding { delivery_id: Some(id.to_string().into()), ..finding(Cause::IdOfAnother, message) }
         }
         Twist::Time(seconds) => {
             let message =
@@ -162,11 +162,11 @@ fn of_twist(message: &SignedMessage<'_>, seen: &[u8]) -> Option<Finding> {
         }
         Twist::Delivery(id) => {
             let message = "The signature is that of another delivery.";
-            Finding { delivery_id: Some((*id).into()), ..finding(Cause::SignatureOfAnother, message) }
+            Finding { delivery_id: Some(id.to_string().into()), ..finding(Cause::SignatureOfAnother, message) }
         }
         Twist::BodyOf(id) => {
             let message = "The signature was made for the body of another delivery.";
-            Finding { delivery_id: Some((*id).into()), ..finding(Cause::BodyOfAnother, message) }
+            Finding { delivery_id: Some(id.to_string().into()), ..finding(Cause::BodyOfAnother, message) }
         }
         Twist::Composed(cause, message) => finding(*cause, *message),
     })
@@ -183,11 +183,14 @@ fn explanation(
     match (key.owner, key.form) {
         (Owner::Other(id), _) => {
             let message = format!("The secret of the endpoint {id} was used. Use this endpoint's secret.");
-            causes.push(Finding { webhook_endpoint_id: Some(id.into()), ..finding(Cause::OtherEndpoint, message) });
+            causes.push(Finding {
+                webhook_endpoint_id: Some(id.to_string().into()),
+                ..finding(Cause::OtherEndpoint, message)
+            });
         }
         (Owner::Callback(id), _) => {
             let message = "The request is the callback of a job. It is signed with the job's `callback_secret`.";
-            causes.push(Finding { delivery_id: Some(id.into()), ..finding(Cause::OtherEndpoint, message) });
+            causes.push(Finding { delivery_id: Some(id.to_string().into()), ..finding(Cause::OtherEndpoint, message) });
         }
         (Owner::Own(_), Derivation::Wrong(cause, message)) => causes.push(finding(cause, message)),
         (Owner::Own(_), Derivation::Right(KeyForm::Decoded)) if message.scheme == Scheme::Body => {
