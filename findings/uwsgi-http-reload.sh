@@ -30,7 +30,7 @@ PYTHON
 port=$((20000 + $$ % 12000))
 changed=0
 
-# The status of an event whose handler takes so many seconds; 000 if the connection closes without a response.
+# The status of an event whose handler takes this many seconds; 000 if the connection closes without a response.
 post() {
   curl --silent --max-time 10 --output /dev/null --write-out '%{http_code}' --data '{}' "http://127.0.0.1:$port/?$1" || true
 }
