@@ -2,11 +2,11 @@
 # nats-server 2.15.1 forgets the `Nats-Msg-Id` of processed messages at a restart if the stream has the retention `workqueue` or
 # `interest`: it makes its list of ids anew from the stored messages, and a processed message is no longer stored. Within the
 # window for duplicates, also one of three days, the next message with the id is stored and processed again, and the publisher
-# sees `duplicate` unset. Before the restart, the server knows the id of a removed message, and with the retention `limits`
-# also after it. Another surprise: it answers `duplicate` for an event whose message has had all its `max_deliver` deliveries without
-# an ack, and no consumer gets it again. Hurt: receivers of webhooks that publish to a work queue with the `webhook-id` as
-# `Nats-Msg-Id`, so that each event is processed once: after a restart or an update of the server, duplicates run again, and an
-# event that failed is confirmed and not processed when it is sent again.
+# sees `duplicate` unset. Before the restart, the server knows the id of a removed message, and with the retention `limits` also
+# after it. It also answers `duplicate` for an event whose message has had all its `max_deliver` deliveries without an ack, and
+# no consumer gets it again. Hurt: receivers of webhooks that publish to a work queue with the `webhook-id` as `Nats-Msg-Id`, so
+# that each event is processed once: after a restart or an update of the server, duplicates run again, and an event that failed
+# is confirmed and not processed when it is sent again.
 # Source: https://docs.nats.io/using-nats/developer/develop_jetstream/model_deep_dive#message-deduplication
 # Usage: findings/jetstream-forgotten-ids.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/bin/bash
 # The Python helpers for Standard Webhooks of resend 2.52.0 and replicate 1.0.7 reject each valid event whose body is bytes, such
 # as Flask's `request.get_data()` or FastAPI's `await request.body()`: they put the bytes into the signed text as Python prints
-# them, with `b'...'`, and report a wrong signature instead of a wrong type. Their functions accept `body.decode()`, and replicate's
-# checks no timestamp. openai 3.57.0 and standardwebhooks 1.1.0 take both, and liveblocks 3.23.0 names the type, and refuses
-# event types that are not its own. Hurt: developers of receivers who use the helper of an SDK that they have installed already: each
+# them, with `b'...'`, and report a wrong signature instead of a wrong type. They accept `body.decode()`, and replicate's checks
+# no timestamp. openai 3.57.0 and standardwebhooks 1.1.0 take both, and liveblocks 3.23.0 names the type, and refuses event
+# types that are not its own. Hurt: developers of receivers who use the helper of an SDK that they have installed already: each
 # delivery fails, and the error sends them to the secret.
 # Source: https://resend.com/docs/webhooks/verify-webhooks-requests
 # Usage: findings/sdk-webhook-bodies.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.

@@ -1,11 +1,11 @@
 #!/bin/bash
 # undici 7.30.2's MockAgent lets RetryAgent repeat a `fetch` with a body, because a mock does not read the body: a test sees a 200
-# after the 503, where with a server, the program gets "fetch failed". A POST of JSON and a PUT, which RetryAgent
-# repeats by default, behave alike, and MockAgent gives a reply function the body as an object, not as a text. With `request`
-# and a text, the test and the server agree. Hurt: developers who test with MockAgent, as undici's documentation shows, that
-# their calls of an API survive a 503 or a 429: the test passes, and each such call fails.
+# after the 503, where with a server, the program gets "fetch failed". This holds for POST and for PUT, which RetryAgent repeats by
+# default. MockAgent gives a reply function this body as an object, not as a text. With `request` and a text, the test and the
+# server agree. Hurt: developers who test with MockAgent that their calls of an API survive a 503 or a 429: the test passes, and
+# each such call fails.
 # Source: https://undici.nodejs.org/#/docs/best-practices/mocking-request
-# Usage: findings/undici-mock-retries.sh. Needs Node.js 20 and npm. Fails if the behavior changes.
+# Usage: findings/undici-mock-retries.sh. Needs Node.js 20, npm, and npm's registry. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT
