@@ -1,5 +1,5 @@
 #!/bin/bash
-# BullMQ 6.7.0 and Bull 4.16.5 fail a job for good whose worker ended twice while it ran, although it has five `attempts` of which
+# BullMQ 6.7.0 and Bull 4.16.5 permanently fail a job whose worker ended twice while it ran, although it has five `attempts` of which
 # none has failed: "job stalled more than allowable limit". An interruption counts as a stall, not as an attempt, and
 # `maxStalledCount` is 1 by default, also if the interruptions are days apart; with a higher one, BullMQ runs the job again.
 # bee-queue 2.0.0 looks for interrupted jobs only when a worker starts, so it does not run the job again soon after the restart,
