@@ -1,7 +1,7 @@
 #!/bin/bash
-# BullMQ 6.7.0 and Bull 4.16.5 permanently fail a job whose worker ended twice while it ran, although it has five `attempts` of which
-# none has failed: "job stalled more than allowable limit". An interruption counts as a stall, not as an attempt, and
-# `maxStalledCount` is 1 by default, also if the interruptions are days apart; with a higher one, BullMQ runs the job again.
+# BullMQ 6.7.0 and Bull 4.16.5 permanently fail a job whose worker ended twice while it ran, although it has five `attempts` of
+# which none has failed: "job stalled more than allowable limit". An interruption counts as a stall, not as an attempt, and
+# `maxStalledCount` is 1 by default; with a higher one, BullMQ runs the job again.
 # bee-queue 2.0.0 looks for interrupted jobs only when a worker starts, so it does not run the job again soon after the restart,
 # but at a later one, unless the program calls `checkStalledJobs` with an interval. Hurt: receivers of webhooks that answer 202
 # once the event is in such a queue, and do not close the worker at a SIGTERM: an event whose work takes longer than the time
