@@ -3,7 +3,8 @@
 # follow redirects by default, with the body, so a test of a receiver passes although every webhook to it fails: senders of
 # webhooks do not follow redirects. FastAPI and Starlette answer 307 to `/hook` if the route is `/hook/`, aiohttp 308 with its
 # middleware for slashes, and HTTPSRedirectMiddleware 307 behind a proxy that speaks HTTP to it. The clients of Flask 3.1.3,
-# Quart 0.22.0, Django 5.2.19 and Falcon 4.4.0 show the redirect. Hurt: developers of receivers: the test of the endpoint's path is green, and each delivery fails with a 3xx.
+# Quart 0.22.0, Django 5.2.19 and Falcon 4.4.0 show the redirect. Hurt: developers of receivers: the
+# test of the endpoint's path is green, and each delivery fails with a 3xx.
 # Source: https://www.starlette.io/testclient/
 # Usage: findings/test-client-redirects.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
