@@ -34,9 +34,10 @@ def deploy():
         if resource["Type"] == "AWS::Serverless::Function":
             # As `sam package` does.
             resource["Properties"]["CodeUri"] = f"s3://uploads/{resource['Properties']['CodeUri']}"
-    # MiniStack supports no expressions of metrics.
+    # MiniStack supports neither expressions of metrics nor this resource.
     for name in [name for name, resource in resources.items() if "Metrics" in resource.get("Properties", {})]:
         del resources[name]
+    del resources["BouncesArchive"]
     buckets.put_object(Bucket="uploads", Key="template.json", Body=json.dumps(template).encode())
     boto3.client("ses").verify_domain_identity(Domain=PARAMETERS["MailIdentity"])
     stacks = boto3.client("cloudformation")
