@@ -1,9 +1,10 @@
 #!/bin/bash
 # azure-functions 1.26.0's `WsgiMiddleware`, with Flask 3.1.3, raises an error, so that the function answers 500, once the
-# application has written to `wsgi.errors`: to this event, which has been processed, and to every later one, because the
-# text is never removed. Flask's documentation sets up logging this way, so one line of `app.logger.info` is enough. It also
-# raises one for each response of 500 or more, so a 503 becomes a 500 without its `Retry-After`. Hurt: receivers of webhooks
-# on Azure Functions: each event is processed, counts as failed and is sent again, up to the sender's last attempt.
+# application has written to `wsgi.errors`: for this event, which has been processed, and for each later one until the worker
+# restarts, because the text is never removed. Flask's documentation sets up logging this way, so one line of
+# `app.logger.info` is enough. It also raises one for each response of 500 or more, so a 503 becomes a 500 without its
+# `Retry-After`. Hurt: receivers of webhooks on Azure Functions: each event is processed, counts as failed and is sent again,
+# up to the sender's last attempt.
 # Sources: https://flask.palletsprojects.com/en/stable/logging/ and `_handle_errors` in `azure/functions/_http_wsgi.py`
 # Usage: findings/azure-wsgi-errors.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
