@@ -1,8 +1,8 @@
 #!/bin/bash
 # The Node.js servers of Nitro 2.13.6, which Nuxt uses, and Nitro 3.0.0 end at a SIGTERM without waiting for the work of
 # `event.waitUntil`, with the status 0 and no warning, although they wait up to 30 seconds for a request in progress. Nitro
-# 3.0.260903-beta waits for it, up to five seconds. Hurt: receivers of webhooks that answer 204 and process the event in
-# `waitUntil`: at each deployment, events that count as delivered are lost.
+# 3.0.260903-beta waits for it. Hurt: receivers of webhooks that answer 204 and process the event in `waitUntil`: at each
+# deployment, events that count as delivered are lost.
 # Sources: https://nitro.build/deploy/runtimes/node and `setupGracefulShutdown` in `nitropack/dist/runtime/internal/shutdown.mjs`
 # Usage: findings/nitro-wait-until.sh. Needs Node.js 20, npm's registry and curl. Fails if the behavior changes.
 set -euo pipefail
