@@ -99,8 +99,10 @@ def revoke(organization, key):
 def move(old, new, only=None):
     """Gives the account with the address `old` the address `new`, and ends its sessions, keys and links."""
     user = get(USERS, f"email#{old}").get("user_id")
-    return bool(user) and only in (None, user) and commit(
-        write("Update", USERS, [f"email#{new}"], "SET user_id = :u", "attribute_not_exists(pk)", u=user),
+    return bool(user) and old != new and only in (None, user) and commit(
+        # After a change, the earlier address is reserved for its account until the change can no longer be undone.
+        write("Update", USERS, [f"email#{new}"], "SET user_id = :u REMOVE reserved_for, reserved_until",
+              "attribute_not_exists(pk) OR reserved_for = :u OR reserved_until <= :now", u=user, now=int(time.time())),
         write("Delete", USERS, [f"email#{old}"], condition="user_id = :u", u=user),
         write("Update", USERS, [f"user#{user}"],
               "SET email = :new, email_verified = :false REMOVE pending_email ADD session_epoch :many, key_epoch :many",
@@ -134,6 +136,11 @@ def lock(organization, user, keys=0, end=""):
         "Update", USERS, [f"user#{user}"],
         f"SET password_hash = :nothing {end} ADD session_epoch :many, key_epoch :keys", "organization_id = :o",
         nothing=f"$argon2id$v=19$m=19456,t=2,p=1${salt}${nothing}", many=MANY, keys=keys, o=organization))
+
+
+def restore_email(organization, user, old, new):
+    """Gives the account its earlier address `new`, which the user may already have had again, and locks it."""
+    return (old == new or move(old, new, only=user)) and lock(organization, user, keys=MANY)
 
 
 def end_organization(organization, last):
@@ -198,7 +205,7 @@ REPEATED = {
     "email.changed": ("the account has the later address, no keys, and the old password",
                       lambda entry, o, id: move(*changed_email(entry), only=id)),
     "email.restored": ("the account has the earlier address and no keys, and has to reset the password",
-                       lambda entry, o, id: move(*changed_email(entry), only=id) and lock(o, id)),
+                       lambda entry, o, id: restore_email(o, id, *changed_email(entry))),
     "password.changed": ("the user has to reset the password", lambda entry, o, id: lock(o, id)),
     "password.reset": ("the user has to reset the password, and has no personal keys",
                        lambda entry, o, id: lock(o, id, keys=MANY)),

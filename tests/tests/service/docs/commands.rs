@@ -264,6 +264,30 @@ async fn move_gives_an_account_another_address() {
     world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
 }
 
+/// After a change, the earlier address is reserved for its account, and then free.
+#[tokio::test(flavor = "multi_thread")]
+async fn move_gives_an_account_a_reserved_address() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let new = "new@example.com";
+    assert_eq!(world.cli(&jo.cookie, "change-email", json!({"newEmail": new})).await.status, 200);
+    assert_eq!(world.confirm(&link(&world.mail_to(new).await)).await.status, 200);
+    for (from, to) in [(new, new), (other.email.as_str(), jo.email.as_str())] {
+        assert!(!shell(&world, &["operate", "move", from, to]).await.status.success(), "{from} to {to}");
+    }
+    run(&world, &["operate", "move", new, &jo.email]).await;
+    assert_eq!(world.sign_in(&jo.email, PASSWORD).await.body["user"]["id"], jo.user);
+    run(&world, &["operate", "move", &jo.email, new]).await;
+    let ended = json!({"pk": format!("email#{}", jo.email), "reserved_for": other.user, "reserved_until": 1});
+    world.put("users", item(&ended)).await;
+    run(&world, &["operate", "move", new, &jo.email]).await;
+    assert_eq!(world.sign_in(&jo.email, PASSWORD).await.body["user"]["id"], jo.user);
+    // No other account can get the address.
+    let mut fields = World::sign_up_fields("again");
+    fields["email"] = json!(jo.email);
+    assert_eq!(world.rpc("", "auth/signupAndCreateOrg", fields).await.error(), (409, "CONFLICT", "email_taken"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bring_back_copies_an_item_of_a_restored_table() {
     let world = World::start().await;

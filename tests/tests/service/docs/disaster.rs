@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
-    Receiver, World, event, sample_event,
+    Receiver, Tenant, World, event, sample_event,
     world::{link, log::due_message, people::PASSWORD, tables::Item},
 };
 
@@ -100,7 +100,7 @@ async fn a_restore_gives_no_ended_access_back() {
         let object = object.as_str().expect("an id").to_owned();
         results.get(&(action.to_owned(), object)).map(String::as_str)
     };
-    let of = |user: &tests::world::Tenant| json!(user.user);
+    let of = |user: &Tenant| json!(user.user);
     assert_eq!(result("key.deleted", &key_id), Some("repeated"), "{results:?}");
     assert_eq!(result("member.removed", &of(&removed)), Some("repeated"));
     assert_eq!(result("member.role_changed", &of(&demoted)), Some("repeated"));
@@ -211,6 +211,48 @@ async fn a_repeated_change_of_an_address_moves_its_account_only() {
     assert_eq!(results[&("email.changed".to_owned(), moved.user.clone())], "absent", "{results:?}");
     assert_eq!(world.sign_in(old, PASSWORD).await.status, 200);
     assert!(world.key_works(&other.key).await);
+}
+
+/// Changes an address, and returns the link that undoes the change.
+async fn change_address(world: &World, who: &Tenant, from: &str, to: &str) -> String {
+    assert_eq!(world.cli(&who.cookie, "change-email", json!({"newEmail": to})).await.status, 200);
+    assert_eq!(world.confirm(&link(&world.mail_to(to).await)).await.status, 200);
+    link(&world.mail_to(from).await)
+}
+
+/// The restored time is between a change and its undo: the earlier address is reserved for the account.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_repeats_the_undo_of_an_address_change() {
+    let (world, thief, other) = (World::start().await, "thief@example.com", "other@example.com");
+    let (ada, bo) = (world.tenant("acme").await, world.tenant("bo").await);
+    let undo = change_address(&world, &ada, &ada.email, thief).await;
+    let issued = world.cli(&ada.cookie, "api-key/create", json!({"name": "the thief's"})).await.body;
+    let key = issued["key"].as_str().expect("a key");
+
+    let (since, tables) = (next_second().await, copy(&world).await);
+    assert_eq!(world.confirm(&undo).await.status, 303);
+    // This user has changed the address back before the undo.
+    let undo = change_address(&world, &bo, &bo.email, other).await;
+    change_address(&world, &bo, other, &bo.email).await;
+    assert_eq!(world.confirm(&undo).await.status, 303);
+
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    for user in [&ada.user, &bo.user] {
+        assert_eq!(results[&("email.restored".to_owned(), user.clone())], "repeated", "{results:?}");
+    }
+    assert!(!world.key_works(key).await && !world.key_works(&bo.key).await);
+    for owner in [&ada, &bo] {
+        let ask = json!({"email": owner.email});
+        assert_eq!(world.cli("", "request-password-reset", ask).await.status, 200);
+        let token = link(&world.mail_to(&owner.email).await).split_once("?token=").expect("a token").1.to_owned();
+        let reset = json!({"token": token, "newPassword": NEW});
+        assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
+        assert_eq!(world.sign_in(&owner.email, NEW).await.body["user"]["id"], owner.user);
+    }
+    let before = world.mails().await.len();
+    assert_eq!(world.cli("", "request-password-reset", json!({"email": thief})).await.status, 200);
+    assert_eq!(world.mails().await.len(), before, "the other address has no account");
 }
 
 #[tokio::test(flavor = "multi_thread")]
