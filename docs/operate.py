@@ -31,6 +31,8 @@ KEY = {INVITATIONS: ["invitation_id"], KEYS: ["key_hash"], ENDPOINTS: ["tenant_i
        DELIVERIES: ["destination", "delivery"]}
 # The kinds of tokens that stay: bounces, and recipients' answers, with the links in emails that change them.
 KEPT = ["suppression", "passing_bounces", "consent", "consent_link"]
+# The user has been a member since before the restored time. If the users were not restored, a member who left may be back.
+IS_EARLIER = "organization_id = :o AND (attribute_not_exists(joined_at) OR joined_at < :since)"
 END_FACTOR = "REMOVE totp_secret, two_factor_since, totp_step, backup_codes"
 
 
@@ -116,17 +118,22 @@ def remove_second_factor(email):
                                        "email = :email", email=email, one=1))
 
 
-def remove_user(organization, user):
+def remove_user(organization, user, since):
     email = get(USERS, f"user#{user}").get("email")
     return bool(email) and commit(
-        write("Delete", USERS, [f"user#{user}"], condition="organization_id = :o", o=organization),
+        write("Delete", USERS, [f"user#{user}"], condition=IS_EARLIER, o=organization, since=since),
         write("Delete", USERS, [f"email#{email}"]),
         write("Update", ORGANIZATIONS, [f"org#{organization}"], "DELETE joined :users", users=[user]))
 
 
-def change_role(organization, user, role):
-    return commit(write("Update", USERS, [f"user#{user}"], "SET #role = :role", "organization_id = :o",
-                        role=role, o=organization))
+def remove_member(organization, user, email, since):
+    """Deletes an account. Its invitation may have been accepted since, and is then pending again."""
+    return any([remove_user(organization, user, since), end_invitations(organization, email, "accepted", since)])
+
+
+def change_role(organization, user, role, since):
+    return commit(write("Update", USERS, [f"user#{user}"], "SET #role = :role", IS_EARLIER,
+                        role=role, o=organization, since=since))
 
 
 def lock(organization, user, keys=0, end=""):
@@ -143,11 +150,11 @@ def restore_email(organization, user, old, new):
     return (old == new or move(old, new, only=user)) and lock(organization, user, keys=MANY)
 
 
-def end_organization(organization, last):
+def end_organization(organization, last, since):
     """Deletes an organization, and the account of its last member. `accounts-purge` deletes the rest."""
     slug = get(ORGANIZATIONS, f"org#{organization}").get("slug")
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
-    remove_user(organization, last)
+    remove_user(organization, last, since)
     return bool(slug) and commit(
         write("Update", ORGANIZATIONS, [f"org#{organization}"], "SET deleted_at = :now",
               "attribute_exists(slug) AND attribute_not_exists(deleted_at)", now=now),
@@ -156,10 +163,12 @@ def end_organization(organization, last):
         write("Delete", KEYS, [f"count#{organization}"]))
 
 
-def end_invitations(organization, email, status):
-    """Ends the pending invitations to an address. The audit log does not contain their ids."""
-    found = dynamodb("scan", table_name=name_of(INVITATIONS), filter_expression="organization_id = :o AND email = :email",
-                     expression_attribute_values=item([":o", ":email"], [organization, email])).get("Items", [])
+def end_invitations(organization, email, status, since):
+    """Ends the pending invitations to an address from before the restored time. The audit log does not contain their ids."""
+    found = dynamodb("scan", table_name=name_of(INVITATIONS),
+                     filter_expression="organization_id = :o AND email = :email AND created_at < :since",
+                     expression_attribute_values=item([":o", ":email", ":since"], [organization, email, since]),
+                     ).get("Items", [])
     ended = [commit(write("Update", INVITATIONS, [invitation["invitation_id"]["S"]], "SET #status = :status",
                           "#status = :pending", status=status, pending="pending")) for invitation in found]
     return any(ended)
@@ -193,13 +202,17 @@ def end_sessions():
 # audit log, with the organization and the id of the object.
 REPEATED = {
     "organization.deleted": ("it is deleted, with its last account",
-                             lambda entry, o, id: end_organization(o, entry["actor"]["id"])),
-    "member.removed": ("the account is deleted", lambda entry, o, id: remove_user(o, id)),
-    "member.left": ("the account is deleted", lambda entry, o, id: remove_user(o, id)),
+                             lambda entry, o, id: end_organization(o, entry["actor"]["id"], entry["since"])),
+    "member.removed": ("the account is deleted",
+                       lambda entry, o, id: remove_member(o, id, entry["target"]["name"], entry["since"])),
+    "member.left": ("the account is deleted",
+                    lambda entry, o, id: remove_member(o, id, entry["target"]["name"], entry["since"])),
     "member.role_changed": ("the member has the later role",
-                            lambda entry, o, id: change_role(o, id, changed(entry, "role")["new"])),
-    "invitation.canceled": ("it cannot be accepted", lambda entry, o, id: end_invitations(o, id, "cancelled")),
-    "invitation.rejected": ("it cannot be accepted", lambda entry, o, id: end_invitations(o, id, "rejected")),
+                            lambda entry, o, id: change_role(o, id, changed(entry, "role")["new"], entry["since"])),
+    "invitation.canceled": ("it cannot be accepted",
+                            lambda entry, o, id: end_invitations(o, id, "cancelled", entry["since"])),
+    "invitation.rejected": ("it cannot be accepted",
+                            lambda entry, o, id: end_invitations(o, id, "rejected", entry["since"])),
     "key.deleted": ("the key does not work", lambda entry, o, id: revoke(o, id)),
     "webhook.deleted": ("the endpoint is deleted", lambda entry, o, id: delete_endpoint(o, id)),
     "email.changed": ("the account has the later address, no keys, and the old password",
@@ -231,10 +244,11 @@ def changed_email(entry):
 def after_restore(since):
     """Ends all sessions, and repeats the changes since then, in Unix seconds, that ended access. Prints each change."""
     end_sessions()
+    restored = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(since)))
     found = dynamodb("scan", table_name=name_of(AUDIT), filter_expression="entry >= :since",
                      expression_attribute_values={":since": attribute(f"{int(since):010}000")})
     for stored in sorted(found.get("Items", []), key=lambda stored: stored["entry"]["S"]):
-        organization, entry = stored["tenant_id"]["S"], json.loads(stored["details"]["S"])
+        organization, entry = stored["tenant_id"]["S"], json.loads(stored["details"]["S"]) | {"since": restored}
         action, target = entry["action"], entry["target"]["id"]
         if action.startswith("session"):
             continue

@@ -255,6 +255,59 @@ async fn a_restore_repeats_the_undo_of_an_address_change() {
     assert_eq!(world.mails().await.len(), before, "the other address has no account");
 }
 
+/// The invitation was accepted after the restored time, so it is pending again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_does_not_let_a_removed_member_rejoin() {
+    let world = World::start().await;
+    let (ada, email) = (world.tenant("acme").await, "bo@acme.example.com");
+    let invite = json!({"email": email, "role": "owner", "organizationId": ada.id});
+    let invitation = world.cli(&ada.cookie, "organization/invite-member", invite).await.body["id"].clone();
+    let (since, tables) = (next_second().await, copy(&world).await);
+    let accept = json!({"invitationId": invitation, "tenantSlug": ada.slug, "name": "Bo", "password": PASSWORD});
+    let joined = world.rpc("", "auth/acceptInviteAndSignup", accept.clone()).await.ok()["userId"].clone();
+    let removal = json!({"memberIdOrEmail": email});
+    assert_eq!(world.cli(&ada.cookie, "organization/remove-member", removal).await.status, 200);
+
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    let user = joined.as_str().expect("an id").to_owned();
+    assert_eq!(results[&("member.removed".to_owned(), user)], "repeated", "{results:?}");
+    let again = world.rpc("", "auth/acceptInviteAndSignup", accept).await;
+    assert_eq!(again.error(), (409, "CONFLICT", "invitation_used"), "{again:?}");
+}
+
+/// The tables of users and invitations were not restored, so they contain later changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_changes_spare_later_members_and_invitations() {
+    let world = World::start().await;
+    let (ada, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&ada, "bo@acme.example.com", "member").await;
+    let invite = async |by: &Tenant, email: &str, role: &str| {
+        let fields = json!({"email": email, "role": role, "organizationId": by.id});
+        world.cli(&by.cookie, "organization/invite-member", fields).await.body["id"].clone()
+    };
+    let since = next_second().await;
+    let promotion = json!({"memberId": bo.user, "role": "owner"});
+    assert_eq!(world.cli(&ada.cookie, "organization/update-member-role", promotion).await.status, 200);
+    // The member moves to another organization and comes back, and an invitation is replaced.
+    for by in [&other, &ada] {
+        let accept = json!({"invitationId": invite(by, &bo.email, "member").await});
+        assert_eq!(world.cli(&bo.cookie, "organization/accept-invitation", accept).await.status, 200);
+    }
+    invite(&ada, "cy@acme.example.com", "member").await;
+    let newest = invite(&ada, "cy@acme.example.com", "member").await;
+
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("member.left".to_owned(), bo.user.clone())], "absent", "{results:?}");
+    assert_eq!(results[&("member.role_changed".to_owned(), bo.user.clone())], "absent");
+    assert_eq!(results[&("invitation.canceled".to_owned(), "cy@acme.example.com".to_owned())], "absent");
+    let session = world.signed_in(&bo.email, PASSWORD).await;
+    let member = world.cli_get(&session, "organization/get-active-member").await.body;
+    assert_eq!((&member["organizationId"], &member["role"]), (&json!(ada.id), &json!("member")));
+    let accept = json!({"invitationId": newest, "tenantSlug": ada.slug, "name": "Cy", "password": PASSWORD});
+    world.rpc("", "auth/acceptInviteAndSignup", accept).await.ok();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_log_sends_its_pending_deliveries_again() {
     let world = World::with(&[("RETRY_SCHEDULE", "1800,1800")]).await;
