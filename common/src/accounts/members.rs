@@ -49,6 +49,14 @@ impl MemberIdOrEmail {
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         if text.contains('@') { EmailAddress::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
     }
+
+    /// Whether this refers to `user`.
+    pub fn is(&self, user: &User) -> bool {
+        match self {
+            Self::Id(id) => *id == user.id,
+            Self::Email(email) => *email == user.email,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -229,6 +229,10 @@ async fn change_role(app: Arc<App>, call: Call<Caller, Recorder>, input: NewRole
 async fn end(app: Arc<App>, call: Call<Caller, Recorder>, input: RemoveInput) -> Result<Removed> {
     let owner = call.caller.user()?;
     check_verified_owner(owner, input.organization.as_ref())?;
+    // Leaving deletes the account, which no key may do.
+    if input.member.is(owner) && !call.caller.is_session() {
+        return Err(Error::SessionRequired);
+    }
     let organization = app.organizations.get(&owner.organization).await?;
     let member = app.departures.remove(&call.recorder, owner, &input.member).await?;
     app.alerts.removed(owner, &member.user, &organization, Timestamp::now()).await;

@@ -41,6 +41,20 @@ async fn owners(world: &World, organization: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_cannot_remove_its_own_user() {
+    let world = World::start().await;
+    let ada = world.tenant("acme").await;
+    let bo = world.member(&ada, "bo@example.com", "owner").await;
+    for named in [&bo.email, &bo.user] {
+        let fields = json!({"memberIdOrEmail": named});
+        let refused = world.post_by_key(&bo.key, "organization/remove-member", fields).await;
+        assert_eq!(refused.refused(), (401, "UNAUTHORIZED"), "{refused:?}");
+    }
+    assert!(world.is_signed_in(&bo.cookie).await && world.key_works(&bo.key).await);
+    assert_eq!(remove(&world, &bo, &bo.email).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_member_sees_the_members_of_their_organization_only() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
