@@ -3,7 +3,8 @@
 use crate::{
     accounts::{
         consent::{Consent, Consents, Recipient},
-        mail::Mailer,
+        email::EmailAddress,
+        mail::{EmailMessage, Mailer},
         organizations::{
             Organization, Organizations,
             settings::{MAX_TRIES, SettingsChange, chosen_mail, moved_mail},
@@ -108,32 +109,37 @@ impl Settings {
         if old == new {
             return Ok(());
         }
-        let (id, now) = (&after.id, Timestamp::now());
         let to_old = async {
             let consent = self.consents.to_notifications(before).await?;
-            if consent == Consent::Stopped {
-                crate::log!("email.stopped", about = %id);
-            } else if consent == Consent::Agreed || self.rate_limits.may_send(NOTIFIED, old, now).await? {
-                let stop = self.consents.link(base, id, old, now).await?;
-                self.mailer.send(old, moved_mail(base, after, consent, stop), id).await;
-            } else {
-                crate::log!("notifications.withheld", tenant = %id);
-            }
-            Ok(())
+            self.send(old, consent, &after.id, base, |stop| moved_mail(base, after, consent, stop)).await
         };
         let to_new = async {
             let consent = self.consents.to_notifications(after).await?;
-            if consent == Consent::Stopped {
-                crate::log!("email.stopped", about = %id);
-            } else if self.rate_limits.may_send(NOTIFIED, new, now).await? {
-                let stop = self.consents.link(base, id, new, now).await?;
-                self.mailer.send(new, chosen_mail(base, after, consent, stop), id).await;
-            } else {
-                crate::log!("notifications.withheld", tenant = %id);
-            }
-            Ok(())
+            self.send(new, consent, &after.id, base, |stop| chosen_mail(base, after, consent, stop)).await
         };
         let (to_old, to_new): (Result<()>, Result<()>) = tokio::join!(to_old, to_new);
         to_old.and(to_new)
+    }
+
+    /// Sends an email of the organization `id` to `to`, unless its owner stopped the emails, or has not agreed and has got
+    /// too many.
+    async fn send(
+        &self,
+        to: &EmailAddress,
+        consent: Consent,
+        id: &TenantId,
+        base: &BaseUrl,
+        mail: impl FnOnce(String) -> EmailMessage,
+    ) -> Result<()> {
+        let now = Timestamp::now();
+        if consent == Consent::Stopped {
+            crate::log!("email.stopped", about = %id);
+        } else if consent == Consent::Agreed || self.rate_limits.may_send(NOTIFIED, to, now).await? {
+            let stop = self.consents.link(base, id, to, now).await?;
+            self.mailer.send(to, mail(stop), id).await;
+        } else {
+            crate::log!("notifications.withheld", tenant = %id);
+        }
+        Ok(())
     }
 }

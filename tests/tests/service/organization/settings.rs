@@ -426,3 +426,15 @@ async fn an_address_gets_ten_emails_a_day_from_all_organizations() {
     assert_eq!(notified(&world).await[before..], quiet, "emails to an old address count, too");
     notify(&world, &tenants[0], "quiet@example.com").await.ok();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_cannot_use_up_the_emails_to_a_member() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let member = world.member(&ours, "busy@example.com", "member").await;
+    notify(&world, &theirs, &member.email).await.ok();
+    world.set("tokens", ("kind", "notified"), json!({"attempts": 10})).await;
+    let before = notified(&world).await.len();
+    assert_eq!(notify(&world, &ours, &member.email).await.ok()["notification_email_status"], "ok");
+    assert!(notified(&world).await[before..].contains(&(member.email, true)), "a member has agreed");
+}
