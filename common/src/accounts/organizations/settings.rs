@@ -186,7 +186,7 @@ impl Organizations {
 
     /// Adds the write that sends notifications to `user`, who founded the organization with an address that was not
     /// verified: a stranger may have signed up with it, and chosen another address for notifications. A founder without a
-    /// verified address is the only member.
+    /// verified address is the only member, unless an operator has given the account its address.
     pub(in crate::accounts) async fn with_notifications_claimed(
         &self,
         recorder: &Recorder,

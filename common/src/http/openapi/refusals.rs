@@ -159,8 +159,9 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
         Reason::EmailSuppressed => {
             "Earlier emails to the address bounced or were reported as spam, or its owner stopped the organization's \
-             emails, so it cannot be invited. Check the address. Its owner can end a suppression by requesting a \
-             password reset, and agree to emails again on the page to which the last one links."
+             emails, so it cannot be invited. Check the address. Its owner can end a suppression with the link in an \
+             email that resets a password or verifies the address, and agree to emails again on the page to which the \
+             last one links."
         }
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",
         Reason::InvitationUsed => {
