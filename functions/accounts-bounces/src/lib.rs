@@ -55,6 +55,15 @@ struct Mail {
 #[serde(rename_all = "camelCase")]
 struct Complaint {
     complained_recipients: Vec<Recipient>,
+    /// The kind of report, as in RFC 5965, such as `abuse`.
+    complaint_feedback_type: Option<String>,
+}
+
+impl Complaint {
+    /// Whether the recipient said that the email is not spam. SES calls this report a complaint as well.
+    fn is_not_spam(&self) -> bool {
+        self.complaint_feedback_type.as_deref() == Some("not-spam")
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,6 +99,7 @@ impl Bounces {
             Detail::Bounce { bounce, mail } if bounce.bounce_type != "Permanent" => {
                 return self.note_passing(bounce, mail).await;
             }
+            Detail::Complaint { complaint } if complaint.is_not_spam() => return Ok(()),
             Detail::Bounce { bounce, .. } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients),
             Detail::Complaint { complaint } => (Cause::Complaint, "MailComplained", complaint.complained_recipients),
         };

@@ -180,6 +180,18 @@ async fn an_invitation_to_a_suppressed_address_is_refused() {
     assert_eq!(world.items("invitations").await.len(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_an_email_is_not_spam_suppresses_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut event = complaint(&tenant.email);
+    event["detail"]["complaint"]["complaintFeedbackType"] = json!("not-spam");
+    report(&world, event).await;
+    let before = world.mails().await.len();
+    assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "build"})).await.status, 200);
+    assert_eq!(subjects(&world, &tenant.email, before).await, ["Webhooks: An API key was created"]);
+}
+
 /// These addresses behave as in SES's mailbox simulator.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_local_service_plays_bounces_and_complaints() {
