@@ -155,12 +155,17 @@ def end_organization(organization, last, since):
     slug = get(ORGANIZATIONS, f"org#{organization}").get("slug")
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     remove_user(organization, last, since)
-    return bool(slug) and commit(
-        write("Update", ORGANIZATIONS, [f"org#{organization}"], "SET deleted_at = :now",
-              "attribute_exists(slug) AND attribute_not_exists(deleted_at)", now=now),
-        write("Delete", ORGANIZATIONS, [f"slug#{slug}"]),
-        write("Update", ORGANIZATIONS, ["deleted"], "ADD organizations :one", one=[organization]),
-        write("Delete", KEYS, [f"count#{organization}"]))
+    ended = [write("Update", ORGANIZATIONS, ["deleted"], "ADD organizations :one", one=[organization]),
+             write("Delete", KEYS, [f"count#{organization}"])]
+    if slug:
+        return commit(
+            write("Update", ORGANIZATIONS, [f"org#{organization}"], "SET deleted_at = :now",
+                  "attribute_exists(slug) AND attribute_not_exists(deleted_at)", now=now),
+            write("Delete", ORGANIZATIONS, [f"slug#{slug}"]), *ended)
+    # The organization was purged, and its table was not restored. Other tables may contain its data again.
+    return commit(
+        write("Update", ORGANIZATIONS, [f"org#{organization}"], "SET organization_id = :o, deleted_at = :now",
+              "attribute_not_exists(pk)", o=organization, now=now), *ended)
 
 
 def end_invitations(organization, email, status, since):

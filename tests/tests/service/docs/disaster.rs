@@ -308,6 +308,39 @@ async fn repeated_changes_spare_later_members_and_invitations() {
     world.rpc("", "auth/acceptInviteAndSignup", accept).await.ok();
 }
 
+/// The table of organizations was not restored, and the organization had been purged from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_ends_a_purged_organization_again() {
+    let (world, receiver) = (World::start().await, Receiver::start().await);
+    let gone = world.tenant("gone").await;
+    world.endpoint(&gone, &receiver.url("/"), "s").await;
+    let issue = json!({"name": "the organization's", "kind": "organization"});
+    let issued = world.cli(&gone.cookie, "api-key/create", issue).await.body;
+    let key = issued["key"].as_str().expect("a key");
+    let purge = async || {
+        for _ in 0..3 {
+            let time = Timestamp::now().after(Duration::from_secs(3 * 60));
+            world.stack.invoke("accounts-purge", json!({"time": time})).await.expect("a pass");
+        }
+    };
+    let (since, mut tables) = (next_second().await, copy(&world).await);
+    tables.retain(|table, _| ["api-keys", "webhook-endpoints"].contains(table));
+    assert_eq!(world.cli(&gone.cookie, "delete-user", json!({"password": PASSWORD})).await.status, 200);
+    purge().await;
+    assert_eq!(world.items("webhook-endpoints").await.len(), 0);
+
+    restore(&world, tables).await;
+    let status = async || world.rpc(key, "webhooks/list", json!({})).await.status;
+    assert_eq!(status().await, 200);
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("organization.deleted".to_owned(), gone.id.clone())], "repeated", "{results:?}");
+    assert_eq!(status().await, 401);
+    purge().await;
+    assert_eq!((world.items("webhook-endpoints").await.len(), world.items("api-keys").await.len()), (0, 0));
+    let left = world.items("organizations").await;
+    assert!(left.iter().all(|item| item["pk"].as_s().is_ok_and(|key| key == "deleted")), "{left:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_log_sends_its_pending_deliveries_again() {
     let world = World::with(&[("RETRY_SCHEDULE", "1800,1800")]).await;
