@@ -226,7 +226,7 @@ REPEATED = {
                        lambda entry, o, id: restore_email(o, id, *changed_email(entry))),
     "password.changed": ("the user has to reset the password", lambda entry, o, id: lock(o, id)),
     "password.reset": ("the user has to reset the password, and has no personal keys",
-                       lambda entry, o, id: lock(o, id, keys=MANY)),
+                       lambda entry, o, id: lock(o, id, keys=MANY, end="REMOVE pending_email")),
     "two_factor.enabled": ("the user has to reset the password and set up a new second factor",
                            lambda entry, o, id: lock(o, id, end=END_FACTOR)),
     "two_factor.disabled": ("the user has to reset the password and has no second factor",

@@ -255,6 +255,30 @@ async fn a_restore_repeats_the_undo_of_an_address_change() {
     assert_eq!(world.mails().await.len(), before, "the other address has no account");
 }
 
+/// Before the reset, a stranger had signed up with the address and requested their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_repeats_a_reset_with_its_other_effects() {
+    let (world, thief) = (World::start().await, "thief@example.com");
+    let fields = World::sign_up_fields("acme");
+    let email = fields["email"].clone();
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let cookie = tests::world::cookie(&account);
+    assert_eq!(world.cli(&cookie, "change-email", json!({"newEmail": thief})).await.status, 200);
+    let (since, mut tables) = (next_second().await, copy(&world).await);
+    tables.retain(|table, _| *table == "users");
+    assert_eq!(world.cli("", "request-password-reset", json!({"email": email})).await.status, 200);
+    let mail = world.mail_to(email.as_str().expect("an address")).await;
+    let token = link(&mail).split_once("?token=").expect("a token").1.to_owned();
+    assert_eq!(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await.status, 200);
+
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    let user = account["userId"].as_str().expect("an id").to_owned();
+    assert_eq!(results[&("password.reset".to_owned(), user)], "repeated", "{results:?}");
+    assert_eq!(world.cli("", "send-verification-email", json!({"email": email})).await.status, 200);
+    assert_eq!(world.mails().await.pop().expect("a mail")["to"], json!([email]));
+}
+
 /// The invitation was accepted after the restored time, so it is pending again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restore_does_not_let_a_removed_member_rejoin() {
