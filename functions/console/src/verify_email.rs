@@ -134,8 +134,8 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
         Purpose::Undo => {
             let content = html! {
                 p {
-                    "This restores the address " strong { (link.email) } ". All sessions and API keys end, later \
-                     address changes are undone as well, and you choose a new password."
+                    "This restores the address " strong { (link.email) } ". All sessions and personal API keys end, \
+                     later address changes are undone as well, and you choose a new password."
                 }
                 (form("Undo the change"))
             };
