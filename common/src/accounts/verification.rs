@@ -156,7 +156,8 @@ impl Verifications {
         let is_unchanged = pending.map_or(PENDING_EMAIL.is_absent(), |email| PENDING_EMAIL.equals(text(email)));
         let mark = Update::of(&self.users, pk(user_key(user.id)))
             .set(EMAIL_VERIFIED, boolean(true))
-            .remove([PENDING_EMAIL])
+            // An earlier link to the current address does not drop a change that was requested since.
+            .remove((!user.email_verified).then_some(PENDING_EMAIL))
             .only_if(EMAIL.equals(text(&user.email)))
             .only_if(is_unchanged);
         let use_up =

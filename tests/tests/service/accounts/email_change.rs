@@ -88,6 +88,21 @@ async fn a_link_to_the_new_address_changes_it() {
     assert_eq!(world.mails().await.len(), reset, "the old address has no account");
 }
 
+/// Several links to an address can be valid.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_verification_link_keeps_a_requested_change() {
+    let (world, old) = (World::start().await, "jo@example.com");
+    let cookie = tests::world::cookie(founds(&world, "acme", old).await.ok());
+    let first = link(&world.mail_to(old).await);
+    assert_eq!(world.cli("", "send-verification-email", json!({"email": old})).await.status, 200);
+    let second = link(&world.mail_to(old).await);
+    assert_eq!(world.confirm(&first).await.status, 200);
+    assert_eq!(world.cli(&cookie, "change-email", json!({"newEmail": NEW})).await.status, 200);
+    assert_eq!(world.confirm(&second).await.status, 200);
+    let changed = world.confirm(&link(&world.mail_to(NEW).await)).await;
+    assert!(changed.page().contains("Your email address is changed"), "{changed:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_old_address_undoes_a_change_for_a_day() {
     let world = World::start().await;
