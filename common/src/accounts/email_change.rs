@@ -2,9 +2,9 @@
 //! the old address can undo it for a day.
 //!
 //! Without the undo, an intruder with a session could take over the account. The old address therefore stays reserved
-//! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, replaces
-//! the password, which the intruder could have reset in the meantime, and removes a second factor that was enabled
-//! after the change.
+//! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and personal keys,
+//! replaces the password, which the intruder could have reset in the meantime, and removes a second factor that was
+//! enabled after the change.
 //!
 //! Like all emails about accounts, the email to the old address is sent once, after the write. If the process dies in
 //! between, only operators can restore the address. An outbox would have to store the link's secret, and an email sent
@@ -247,9 +247,9 @@ impl EmailChanges {
         Err(Error::Busy)
     }
 
-    /// Restores the user's old address, ends their sessions, keys and links, and replaces the password with a random
-    /// one. A second factor that was enabled after the change is removed, because the intruder's app would lock the
-    /// user out. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no
+    /// Restores the user's old address, ends their sessions, personal keys and links, and replaces the password with a
+    /// random one. A second factor that was enabled after the change is removed, because the intruder's app would lock
+    /// the user out. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no
     /// longer works.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Resets forgotten passwords. A link in an email proves access to the mailbox. A reset ends all sessions and keys.
+//! Resets forgotten passwords. A link in an email proves access to the mailbox. A reset ends all sessions and personal
+//! keys.
 
 use aws_sdk_dynamodb::Client;
 
@@ -100,10 +101,11 @@ impl PasswordResets {
     }
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
-    /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
-    /// suppressed, because the token proves access to the mailbox. A requested change of the email is dropped. If the email was not verified before, a stranger may
-    /// have signed up with it, so the account's second factor is removed, and notifications of the organization that it
-    /// founded go to the user. Only one of several concurrent resets succeeds. The user is notified by email.
+    /// user's sessions and personal keys, invalidates this token and all earlier ones, and marks the email as verified
+    /// and not suppressed, because the token proves access to the mailbox. A requested change of the email is dropped.
+    /// If the email was not verified before, a stranger may have signed up with it, so the account's second factor is
+    /// removed, and notifications of the organization that it founded go to the user. Only one of several concurrent
+    /// resets succeeds. The user is notified by email.
     ///
     /// Returns the organization's keys that the user created, which still work.
     ///
