@@ -164,7 +164,7 @@ impl Erasure<'_> {
         is_wanted: impl Fn(&Delivery) -> Result<bool>,
     ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
         let Self { endpoints, log, tenant, now } = self;
-        let (end, shards) = (Instant::now() + time, endpoints.shards(tenant, endpoint).await?);
+        let (end, shards) = (Instant::now() + time, endpoints.every_shard(tenant, endpoint).await?);
         let mut ids = Vec::new();
         loop {
             let page = log.search(tenant, &shards, filter, cursor.as_ref(), PAGE_SIZE, now).await?;
@@ -200,7 +200,7 @@ impl Erasure<'_> {
         failures.erase(tenant, failed_jobs.map(|delivery| delivery.job_id.as_str())).await?;
         let sharing: Vec<_> = erased.into_iter().filter(|delivery| delivery.is_shared).collect();
         if !sharing.is_empty() {
-            let shards = endpoints.shards(tenant, None).await?;
+            let shards = endpoints.every_shard(tenant, None).await?;
             log.erase_shared(tenant, &sharing, &shards).await?;
         }
         match failed.into_iter().find_map(Result::err) {

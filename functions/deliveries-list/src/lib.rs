@@ -58,8 +58,8 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about(
-                "Only deliveries to this endpoint. By default, deliveries to all endpoints, including deleted ones, \
-                 and to job callbacks.",
+                "Only deliveries to this endpoint, which may have been deleted. By default, deliveries to all \
+                 endpoints, including the 100 newest deleted ones, and to job callbacks.",
             )
             .optional_text(List::NAMES.webhook_endpoint_id, EndpointId::parse);
         let status = fields

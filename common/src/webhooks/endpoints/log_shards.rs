@@ -3,13 +3,16 @@
 
 use std::fmt;
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use futures::FutureExt;
+
 use super::{
     item::{DELETE_AT, LOG_SHARDS, TENANT_ID, WEBHOOK_ENDPOINT_ID},
     table::{Endpoints, NOT_FOUND, key, record},
 };
 use crate::{
     aws::{
-        dynamo::{Attribute, Item, ItemReader, number, text},
+        dynamo::{Attribute, Item, ItemReader, number, query_all, text},
         expression::query,
         failure,
     },
@@ -25,6 +28,7 @@ pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
 pub(super) const DELETED_PREFIX: &str = "#deleted#";
 /// The maximum number of deleted endpoints whose deliveries a list includes.
 const MAX_DELETED_ENDPOINTS: i32 = 100;
+const LISTING: &str = "listing deleted endpoints";
 
 impl Endpoints {
     /// Lists the shards of the delivery log that may contain deliveries of `tenant`: only those of the endpoint `only`,
@@ -52,15 +56,37 @@ impl Endpoints {
         Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
     }
 
+    /// Lists the same shards as [`Self::shards`], but includes all deleted endpoints: an erasure must not miss a delivery.
+    ///
+    /// # Errors
+    /// The tenant never had such an endpoint.
+    pub async fn every_shard(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Shard>> {
+        match only {
+            Some(id) => self.shards_of(tenant, id).await,
+            None => self.shards_with(tenant, query_all(self.deleted(tenant).consistent_read(true), LISTING)).await,
+        }
+    }
+
     /// Lists the shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
+        let deleted = self.deleted(tenant).scan_index_forward(false).limit(MAX_DELETED_ENDPOINTS).send();
+        let deleted = deleted.map(|page| Ok(page.map_err(failure(LISTING))?.items.unwrap_or_default()));
+        self.shards_with(tenant, deleted).await
+    }
+
+    fn deleted(&self, tenant: &TenantId) -> QueryFluentBuilder {
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED_PREFIX)));
-        let deleted =
-            query(&self.dynamodb, &self.table, keys).scan_index_forward(false).limit(MAX_DELETED_ENDPOINTS).send();
-        let (existing, deleted) = tokio::join!(self.query(tenant, &LOGGED), deleted);
-        let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
+        query(&self.dynamodb, &self.table, keys)
+    }
+
+    async fn shards_with(
+        &self,
+        tenant: &TenantId,
+        deleted: impl Future<Output = Result<Vec<Item>>>,
+    ) -> Result<Vec<Shard>> {
+        let (existing, deleted) = tokio::try_join!(self.query(tenant, &LOGGED), deleted)?;
         let mut shards: Vec<_> = Shard::first(DestinationId::Callback, SHARDS).collect();
-        for item in &existing? {
+        for item in &existing {
             let record = record(item);
             let endpoint = DestinationId::Endpoint(record.parsed(WEBHOOK_ENDPOINT_ID)?);
             shards.extend(Shard::first(endpoint, log_shards(&record)));

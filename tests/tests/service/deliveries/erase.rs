@@ -241,6 +241,26 @@ async fn all_deliveries_of_a_job_are_erased_or_none() {
     assert!(!is_anything_left(&world).await);
 }
 
+/// A list contains the deliveries to a limited number of deleted endpoints, because each costs it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_to_many_deleted_endpoints_are_erased() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    for number in 0..102 {
+        let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+        if number < 2 {
+            book.write_one(&tenant, draft(&book, &endpoint, number, Status::Delivered)).await;
+        }
+        world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    }
+    // The second call erases the first delivery again.
+    for (fields, erased) in [(json!({"job_id": "0"}), 1), (json!({"since": book.ago(HOUR)}), 2)] {
+        assert_eq!(erase(&world, &tenant, fields).await.ok()["erased"], erased);
+    }
+    assert!(!is_anything_left(&world).await);
+}
+
 /// Makes a process die at this call during an erasure. Once the erasure is repeated, no data remains.
 async fn erase_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
