@@ -62,7 +62,7 @@ impl Erasure<'_> {
     /// Erases a job's deliveries, starting at the cursor.
     ///
     /// # Errors
-    /// One of them is pending, or a client has a lease of it.
+    /// One of them is pending, a client has a lease of it, or the payload that it shares was stored within a minute.
     pub async fn of_job(
         self,
         recorder: &Recorder,
@@ -74,12 +74,22 @@ impl Erasure<'_> {
         let now = self.now;
         let job = job_id.clone();
         let filter = Filter { job_id: Some(job_id), ..Filter::default() };
-        let (ids, next) = self
-            .search(None, &filter, cursor, SEARCH_TIME, usize::MAX, |delivery| match delivery.can_be_erased(now) {
-                false => Err(Error::Conflict(Conflict::DeliveryPending)),
-                true => Ok(true),
-            })
-            .await?;
+        let mut sharing = Vec::new();
+        let is_wanted = |delivery: &Delivery| {
+            if !delivery.can_be_erased(now) {
+                return Err(Error::Conflict(Conflict::DeliveryPending));
+            }
+            sharing.extend((delivery.is_shared && delivery.erased_at.is_none()).then(|| delivery.clone()));
+            Ok(true)
+        };
+        let (ids, next) = self.search(None, &filter, cursor, SEARCH_TIME, usize::MAX, is_wanted).await?;
+        // The deliveries of an event share a payload.
+        sharing.dedup_by_key(|delivery| (delivery.id.at, delivery.event));
+        for delivery in &sharing {
+            if self.log.is_relied_on(self.tenant, delivery, now).await? {
+                return Err(Error::Conflict(Conflict::DeliveryPending));
+            }
+        }
         // The job may have failed without any delivery.
         failures.erase(self.tenant, [job.as_str()]).await?;
         self.erase(ids, false, next, failures).await
@@ -161,7 +171,7 @@ impl Erasure<'_> {
         mut cursor: Option<Cursor>,
         time: Duration,
         most: usize,
-        is_wanted: impl Fn(&Delivery) -> Result<bool>,
+        mut is_wanted: impl FnMut(&Delivery) -> Result<bool>,
     ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
         let Self { endpoints, log, tenant, now } = self;
         let (end, shards) = (Instant::now() + time, endpoints.every_shard(tenant, endpoint).await?);

@@ -136,6 +136,20 @@ async fn a_shared_payload_cannot_be_erased_for_a_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn for_this_minute_no_delivery_of_the_job_is_erased() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, _receivers) = with_failing(&world, 2).await;
+    let delivered = Receiver::start().await;
+    world.endpoint(&tenant, &delivered.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let answer = world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "j"})).await;
+    assert_eq!(answer.error(), (409, "CONFLICT", "delivery_pending"));
+    for delivery in world.log(&tenant.id).await {
+        assert!(payload(&world, &tenant, &delivery).await.is_some(), "{delivery:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_leaves_no_shared_payload() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let (tenant, _receivers) = with_failing(&world, 2).await;
