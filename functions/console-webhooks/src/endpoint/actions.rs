@@ -203,7 +203,9 @@ async fn rotate(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointI
         ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_typed))?,
         _ => form.read(|fields| fields.text("own", SigningSecret::parse_typed))?,
     };
-    let overlap = form.get("overlap").parse().map(Duration::from_secs).unwrap_or(app.rotation_overlap).min(MAX_OVERLAP);
+    let overlap = form.get("overlap").parse().map(Duration::from_secs).unwrap_or(app.rotation_overlap);
+    // The form offers the deployment's default, which may be longer.
+    let overlap = overlap.min(MAX_OVERLAP.max(app.rotation_overlap));
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
     if !is_done && form.get("revision") != endpoint.revision.to_string() {

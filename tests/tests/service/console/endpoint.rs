@@ -97,6 +97,19 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_old_secret_ends_when_the_form_says() {
+    let world = World::with(&[("ROTATION_OVERLAP", "1209600")]).await;
+    let (tenant, path) = begin(&world, "https://example.com/hook").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    says(&page, &["For 14 days"]);
+    says(
+        &browser.press(&path, &page, "Rotate secret", &[]).await,
+        &["The old secret also signs deliveries until it ends in 14 days"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
