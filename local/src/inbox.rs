@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::store::Manner;
 use self::store::{Shelf, StoredRequest};
 
-/// The maximum size of a body: larger than any event.
-const MAX_BODY: usize = 512 * 1024;
+/// The maximum size of a body: larger than any event, which can have slightly more than 1 MiB.
+const MAX_BODY: usize = 2 * 1024 * 1024;
 /// The delay of a slow response, which is late but shorter than an attempt's timeout.
 const SLOW_DELAY: Duration = Duration::from_secs(8);
 

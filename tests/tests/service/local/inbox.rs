@@ -54,6 +54,18 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_nearly_a_mebibyte_is_accepted() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.endpoint(&tenant, &format!("{}/hook", world.stack.inbox()), SECRET).await;
+    let mut event = event(&tenant.id, "job-1");
+    event["result"] = "x".repeat((1 << 20) - 1000).into();
+    world.enqueue("job-events", event).await;
+    world.handle_all().await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unsigned_events_are_not_verified() {
     let world = World::start().await;
     submit(&world, "secret", &[("path", "/hook"), ("secret", SECRET)]).await;
@@ -148,8 +160,8 @@ async fn the_inbox_accepts_only_posts_of_a_bounded_size() {
     let world = World::start().await;
     let url = format!("{}/hook", world.stack.inbox());
     assert_eq!(world.send(world.http.get(&url)).await.status, 404);
-    assert_eq!(world.send(world.http.post(&url).body(vec![b'x'; 512 * 1024])).await.status, 204);
-    assert_eq!(world.send(world.http.post(&url).body(vec![b'x'; 512 * 1024 + 1])).await.status, 413);
+    assert_eq!(world.send(world.http.post(&url).body(vec![b'x'; 2 << 20])).await.status, 204);
+    assert_eq!(world.send(world.http.post(&url).body(vec![b'x'; (2 << 20) + 1])).await.status, 413);
 }
 
 #[tokio::test(flavor = "multi_thread")]
