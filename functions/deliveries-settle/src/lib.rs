@@ -166,13 +166,20 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Se
         let unsettled: Vec<_> = tried.iter().filter(|(_, (_, is_settled))| !is_settled).map(|(id, _)| *id).collect();
         deliveries.extend(app.log.known(tenant, &unsettled).await?);
     }
-    let settled = settlements.iter().map(|settlement| {
-        let (before, tried) = (deliveries.get(&settlement.id).cloned(), tried.get(&settlement.id));
-        app.settle(&call.recorder, tenant, &endpoints, settlement, before, tried, now)
+    let (app, recorder, endpoints) = (&app, &call.recorder, &endpoints);
+    let (deliveries, tried) = (&deliveries, &tried);
+    let settled = settlements.iter().map(async |settlement| {
+        let id = settlement.id;
+        let before = match is_each_alone {
+            true => deliveries.get(&id).cloned(),
+            // An earlier settlement of this call may have changed the delivery.
+            false => app.log.known(tenant, &[id]).await?.remove(&id),
+        };
+        app.settle(recorder, tenant, endpoints, settlement, before, tried.get(&id), now).await
     });
     let settled: Vec<_> = settled.collect();
     let settled: Vec<(Settled, Option<Delivery>)> = stream::iter(settled).buffered(concurrency).try_collect().await?;
-    app.note(tenant, &endpoints, settled.iter().filter_map(|(_, attempted)| attempted.as_ref()), now).await;
+    app.note(tenant, endpoints, settled.iter().filter_map(|(_, attempted)| attempted.as_ref()), now).await;
     Ok(Results { settlements: settled.into_iter().map(|(settled, _)| settled).collect() })
 }
 

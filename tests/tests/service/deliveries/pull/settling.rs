@@ -214,6 +214,17 @@ async fn settlements_count_in_the_streak_if_a_response_is_lost() {
 }
 
 #[tokio::test]
+async fn a_settlement_that_a_call_repeats_counts_once() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    world.deliver(event(&tenant.id, 0)).await;
+    let taken = take(&world, &tenant, &endpoint).await;
+    settle(&world, &tenant, &[taken.clone(), taken].concat(), json!({"status_code": 500})).await;
+    let items = world.items("webhook-endpoints").await;
+    let streak = items.iter().find_map(|item| item.get("streak")?.as_s().ok()).expect("a streak");
+    assert!(streak.ends_with(".1"), "{streak}");
+}
+
+#[tokio::test]
 async fn the_first_of_two_settlements_in_one_call_counts() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in ["one", "other"] {
