@@ -105,15 +105,9 @@ pub(super) fn all(
 ) -> Markup {
     let Some(DeliveryQuery { endpoint: Some(endpoint), filter, cursor }) = wanted else { return html! {} };
     let status = link.get("status");
-    let is_plain = filter.event.is_none() && filter.job_id.is_none() && filter.outcome.is_none();
     let is_more = found.next.is_some() || cursor.is_some();
     let exists = endpoints.iter().any(|known| known.id == *endpoint);
-    if !exists
-        || !is_plain
-        || filter.webhook_id.is_some()
-        || !is_more
-        || !matches!(status, "failed" | "held" | "pending")
-    {
+    if !exists || filter.is_beyond_the_index() || !is_more || !matches!(status, "failed" | "held" | "pending") {
         return html! {};
     }
     let since = filter.since.map_or_else(|| "2026-01-01T00:00".to_owned(), |since| since.to_string());

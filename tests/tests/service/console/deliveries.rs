@@ -55,6 +55,26 @@ async fn a_failed_delivery_shows_its_cause_and_is_resent() {
     assert_eq!(receiver.count().await, 2);
 }
 
+/// The link resends all of them, not only those of the workflow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filtered_list_has_no_link_that_resends_others() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/hook", "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
+    for number in 0..21 {
+        let mut held = event(&tenant.id, format!("job-{number}"));
+        held["workflow"] = json!("nightly");
+        world.deliver(held).await;
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    for (filter, has_link) in [("", true), ("&event=job.completed", false), ("&workflow=nightly", false)] {
+        let page = browser.open(&format!("/console/deliveries?endpoint={endpoint}&status=held{filter}")).await;
+        says(&page, &["job-20"]);
+        assert_eq!(text(&page).contains("Resend all held deliveries of this endpoint"), has_link, "{filter}");
+    }
+}
+
 /// Each attempt's request is shown as the receiver got it, and as a command, with the bytes of the body.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_shows_each_request_as_it_was_sent() {
