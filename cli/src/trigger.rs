@@ -62,6 +62,7 @@ async fn post(
     let time = clock::now();
     let headers = [
         ("content-type", "application/json"),
+        ("accept", "application/json, */*;q=0.8"),
         ("x-event-type", trigger.event.as_str()),
         ("x-event-time", time.as_str()),
         ("webhook-id", &id),

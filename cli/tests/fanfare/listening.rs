@@ -319,6 +319,7 @@ async fn a_sample_event_is_signed_with_the_stored_secret() {
     let webhook = standardwebhooks::Webhook::new(&secret).expect("a key");
     webhook.verify(&posted.body, &posted.headers).expect("a signature");
     assert_eq!((posted.header("x-event-type"), &posted.json()["status"]), ("job.failed", &json!("failed")));
+    assert_eq!(posted.header("accept"), "application/json, */*;q=0.8", "as from the service");
     let refusing = Receiver::scripted(&[(500, &[])]).await;
     let refused = machine.run(&["trigger", "job.completed", "--to", &refusing.url("/")]).await;
     assert!(refused.code == 1 && refused.err.contains("The program returned HTTP 500"), "{refused:?}");
