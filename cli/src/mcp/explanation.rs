@@ -4,7 +4,7 @@ use api::{
     Extensible,
     deliveries::{Attempt, Delivery, Found, Status},
     outcome::{error_meaning, error_name},
-    webhooks::{DisabledReason, Endpoint},
+    webhooks::{DisabledReason, Endpoint, Kind},
 };
 
 use crate::{clock, deliveries::is_delivered, ids, terminal::cell};
@@ -68,8 +68,13 @@ fn attempted(last: &Attempt) -> String {
 /// The consequence of the status, and the remedy.
 fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
     let is_active = endpoint.is_none_or(|endpoint| endpoint.active);
+    let is_fetched = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
+    let is_retried = delivery.next_attempt_at.as_ref().is_some_and(clock::is_ahead);
     match &delivery.status {
         Extensible::Known(Status::Delivered) => "Nothing has to be done.".to_owned(),
+        Extensible::Known(Status::Held | Status::Pending) if is_fetched && !is_retried => {
+            "It waits at a pull endpoint until a client, such as `fanfare listen`, receives and settles it.".to_owned()
+        }
         Extensible::Known(Status::Pending) => match delivery.next_attempt_at.as_ref() {
             Some(at) if clock::is_ahead(at) => {
                 let wait = clock::until(at).unwrap_or_default();
@@ -90,7 +95,7 @@ fn consequence(delivery: &Delivery, endpoint: Option<&Endpoint>) -> String {
             "It is held because the endpoint is inactive. Enable the endpoint, then recover held deliveries.".to_owned()
         }
         Extensible::Known(Status::Ended) => {
-            "It ended: its endpoint was deleted or stayed inactive for too long, or it was erased.".to_owned()
+            "It ended: its endpoint was deleted, or it was erased while it waited at a pull endpoint.".to_owned()
         }
         Extensible::Later(_) => "This client does not know the status. Update fanfare.".to_owned(),
     }
@@ -181,11 +186,22 @@ mod tests {
                 false,
                 "Enable the endpoint, then recover held deliveries.\nThe endpoint was disabled",
             ),
-            ("ended", attempt("timeout", None), true, "Timeout. No complete response arrived in time.\nIt ended"),
+            (
+                "ended",
+                attempt("timeout", None),
+                true,
+                "Timeout. No complete response arrived in time.\nIt ended: its endpoint was deleted, or",
+            ),
             ("paused", Value::Null, true, "Update fanfare."),
         ] {
             let text = explanation(status, attempt, &endpoint(active));
             assert!(text.contains(part), "{part}: {text}");
+        }
+        let mut pull = endpoint(true);
+        pull["kind"] = json!("pull");
+        for status in ["held", "pending"] {
+            let text = explanation(status, Value::Null, &pull);
+            assert!(text.contains("until a client, such as `fanfare listen`, receives"), "{text}");
         }
         let callback = explanation("held", Value::Null, &Value::Null);
         assert!(callback.contains(&format!("to endpoint {ENDPOINT}")), "{callback}");

@@ -51,7 +51,7 @@ struct Sorted {
     /// Only deliveries to this endpoint: its id, or its unique beginning.
     endpoint: Option<String>,
     /// Only deliveries with this status. `failed`: no more attempts follow. `pending`: an attempt is due or scheduled.
-    /// `held`: the endpoint is inactive.
+    /// `held`: the endpoint is inactive, or it is a pull endpoint, and no client has received the delivery.
     status: Option<Status>,
     /// Only deliveries of this event.
     event: Option<EventName>,
@@ -60,7 +60,7 @@ struct Sorted {
     /// Only deliveries of jobs of this workflow, by its exact name.
     workflow: Option<String>,
     /// Only deliveries whose last attempt had this outcome: `status_5xx`, `status_4xx`, `timeout`, `connect`, `dns`,
-    /// `tls`, `redirect`, `gone`, `protocol`, `blocked`, `unanswered`, `untaken` or `delivered`.
+    /// `tls`, `redirect`, `gone`, `protocol`, `blocked`, `unanswered`, `untaken`, `status_other` or `delivered`.
     outcome: Option<String>,
     /// Only deliveries created since this time: an age such as 15m, 2h or 3d, or a time in RFC 3339.
     since: Option<Since>,
