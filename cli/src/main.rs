@@ -48,8 +48,9 @@ use crate::{
     http::NetworkSettings,
 };
 
-/// The lifetime of an idle connection to the service.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The lifetime of an idle connection to the service. `cargo local` closes them after 30 seconds, possibly just as the
+/// next request is sent: `wait` pauses for as long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The address of `cargo local`.
 static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".parse().ok());
 

@@ -20,6 +20,7 @@ use axum::{
     body::Bytes,
     extract::{DefaultBodyLimit, State, rejection::BytesRejection},
     http::{HeaderMap, Method, StatusCode, Uri, header},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::store::Manner;
 use self::store::{Shelf, StoredRequest};
+use crate::origins::{Origins, only_asked_for};
 
 /// The maximum size of a body: larger than any event, which can have slightly more than 1 MiB.
 const MAX_BODY: usize = 2 * 1024 * 1024;
@@ -37,8 +39,8 @@ const SLOW_DELAY: Duration = Duration::from_secs(8);
 /// The inbox. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// The inbox's origins, under both names of this machine. Only the inbox's own pages may change settings.
-    origins: [String; 2],
+    /// Only the inbox's own pages may change settings.
+    origins: Origins,
     shelf: Arc<Mutex<Shelf>>,
     /// Ends requests that get no response.
     stop: CancellationToken,
@@ -47,14 +49,13 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Returns the inbox at `address`, which runs until `stop`.
     pub(crate) fn new(address: &str, stop: CancellationToken) -> Self {
-        let origins = [address.to_owned(), address.replace("127.0.0.1", "localhost")];
-        Self { origins, shelf: Arc::default(), stop }
+        Self { origins: Origins::of(address), shelf: Arc::default(), stop }
     }
 
     /// Returns the routes: the page at `/`, its forms, and a receiver at every other path.
     pub(crate) fn router(&self) -> Router {
         Router::new()
-            .route("/", get(show))
+            .route("/", get(show).layer(from_fn_with_state(self.origins.clone(), only_asked_for)))
             .route("/-/answer", post(set_answer))
             .route("/-/secret", post(set_secret))
             .fallback(receive)
@@ -63,8 +64,7 @@ impl Inbox {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        let [address, _] = &self.origins;
-        format!("{address}{path}")
+        format!("{}{path}", self.origins.address())
     }
 
     /// Sets the response of `path`.
@@ -86,21 +86,9 @@ impl Inbox {
         lock(&self.shelf)
     }
 
-    /// Whether a request comes from an inbox page.
-    fn is_own(&self, headers: &HeaderMap) -> bool {
-        let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-        origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
-    }
-
-    /// Whether a request's host is this machine. A different host may belong to a site that tries to read the requests.
-    fn is_asked_for(&self, headers: &HeaderMap) -> bool {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
-    }
-
     /// Returns a form's fields, if an inbox page sent it.
     fn form(&self, headers: &HeaderMap, body: &Bytes) -> Option<HashMap<String, String>> {
-        self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
+        self.origins.sent(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
 
     /// Applies a form and redirects to the page, so a reload does not repeat the change.
@@ -122,10 +110,7 @@ fn refused(why: &'static str) -> Response {
     (StatusCode::BAD_REQUEST, why).into_response()
 }
 
-async fn show(State(inbox): State<Inbox>, headers: HeaderMap) -> Response {
-    if !inbox.is_asked_for(&headers) {
-        return (StatusCode::MISDIRECTED_REQUEST, "This is not the host name of the inbox.").into_response();
-    }
+async fn show(State(inbox): State<Inbox>) -> Response {
     let page = page::page(&inbox.shelf());
     (page::HEADERS, page.into_string()).into_response()
 }
@@ -166,7 +151,7 @@ async fn receive(
             .into_response();
     }
     // Webhooks are sent by servers. Only requests from pages carry an origin.
-    if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
+    if headers.contains_key(header::ORIGIN) && !inbox.origins.sent(&headers) {
         return (StatusCode::FORBIDDEN, "A webhook must not have an `origin` header.").into_response();
     }
     let body = match body {

@@ -9,6 +9,7 @@ mod generator;
 mod inbox;
 mod mail;
 mod openapi;
+mod origins;
 mod outbox;
 mod page;
 mod plan;

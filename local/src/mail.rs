@@ -1,10 +1,12 @@
-//! Shows sent emails, newest first, as a page and as JSON.
+//! Shows sent emails, newest first, as a page and as JSON. They contain links that give access to accounts, so both are
+//! shown only under this machine's names.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
     extract::State,
+    middleware::from_fn_with_state,
     response::{Html, IntoResponse},
     routing::get,
 };
@@ -14,13 +16,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     functions::Function,
+    origins::{Origins, only_asked_for},
     outbox::{Outbox, SentEmail},
     page,
 };
 
-/// Returns the routes: `GET /` for the page, and `GET /messages` for its content as JSON.
-pub(crate) fn router(outbox: Outbox) -> Router {
-    Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(outbox)
+/// Returns the routes at `address`: `GET /` for the page, and `GET /messages` for its content as JSON.
+pub(crate) fn router(outbox: Outbox, address: &str) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/messages", get(messages))
+        .layer(from_fn_with_state(Origins::of(address), only_asked_for))
+        .with_state(outbox)
 }
 
 async fn messages(State(outbox): State<Outbox>) -> Json<Vec<Value>> {

@@ -135,7 +135,7 @@ impl Stack {
             api_router = api_router.route(demo_tenant::PATH, demo_tenant::sign_in(demo_api.clone()));
         }
         let webhooks = Inbox::new(&addresses.inbox, stop.clone());
-        let mail = (listeners.mail, mail::router(services.mail.clone()));
+        let mail = (listeners.mail, mail::router(services.mail.clone(), &addresses.mail));
         for (listener, router) in [(listeners.api, api_router), mail, (listeners.inbox, webhooks.router())] {
             tasks.spawn(serve(listener, TowerToHyperService::new(router), limits, stop.clone()));
         }

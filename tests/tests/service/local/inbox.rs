@@ -147,8 +147,14 @@ async fn other_sites_change_nothing_send_nothing_and_read_nothing() {
     assert_eq!(world.send(posted.body("{}")).await.status, 403);
     let shown = page(&world).await;
     assert!(shown.contains("No requests yet.") && !shown.contains("/-/answer\"><input type=\"hidden\""), "{shown}");
-    let elsewhere = world.http.get(world.stack.inbox()).header("host", "inbox.example.com");
-    assert_eq!(world.send(elsewhere).await.status, 421);
+    for url in
+        [world.stack.inbox().to_owned(), world.stack.mail().to_owned(), format!("{}/messages", world.stack.mail())]
+    {
+        let elsewhere = world.http.get(&url).header("host", "inbox.example.com");
+        assert_eq!(world.send(elsewhere).await.status, 421, "{url}");
+        let by_name = world.http.get(url.replace("127.0.0.1", "localhost"));
+        assert_eq!(world.send(by_name).await.status, 200, "{url}");
+    }
 
     let localhost = world.stack.inbox().replace("127.0.0.1", "localhost");
     let own = submit_from(&world, &localhost, "answer", &[("path", "/hook"), ("answer", "500")]).await;

@@ -160,7 +160,7 @@ async fn a_connection_that_is_idle_after_a_response_is_closed() {
 async fn a_request_without_its_body_is_answered_and_closed() {
     let stack = impatient(LONG, 200).await;
     for (door, path) in doors(&stack).into_iter().zip(["/v1/webhooks/list", "/messages", "/"]) {
-        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {door}\r\ncontent-length: 100");
         let sqs = "x-amz-target: AmazonSQS.ListQueues\r\ncontent-type: application/x-amz-json-1.0";
         let answer = answer_until_closed(door, &format!("{head}\r\n{sqs}\r\n\r\n{{")).await;
         // A route without a body rejects a body at once.
