@@ -9,7 +9,7 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     config::{ConfigError, Env},
-    error::{Error, Result},
+    error::{Conflict, Error, Result},
     http::{BodyFormat, Call, DeclaredError, Fields, Function, Reason, Rejected, Route, Tenant},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -112,6 +112,15 @@ fn leased(endpoint: &Endpoint, received: ReceivedDelivery, now: Timestamp) -> Re
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Received> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
+    let note = async |has_taken: bool| {
+        let noted = app.endpoints.note_pulled(tenant, &endpoint, has_taken, now).await;
+        noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
+    };
+    if !endpoint.is_active() {
+        // The call counts: `fanfare listen` deletes endpoints that no program has asked for a day.
+        note(false).await;
+        return Err(Error::Conflict(Conflict::EndpointInactive));
+    }
     let (own, mut room, mut is_full) = (headers_size(&endpoint), MAX_RESPONSE_BYTES, false);
     let has_room = |received: &ReceivedDelivery| {
         let needed = FRAME_BYTES
@@ -126,9 +135,8 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let received = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
     let deliveries: Vec<_> =
         received.into_iter().map(|received| leased(&endpoint, received, now)).collect::<Result<_>>()?;
-    let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are already leased, so the call returns them even if this write failed.
-    noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
+    note(!deliveries.is_empty()).await;
     let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY_TIME);
     let pause = match is_full || deliveries.len() >= input.limit {
         true => Duration::ZERO,

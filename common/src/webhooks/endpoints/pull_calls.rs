@@ -23,15 +23,14 @@ const ASKED_AT_INTERVAL: Duration = Duration::from_secs(10 * 60);
 const TAKEN: Duration = Duration::from_secs(60);
 
 impl Endpoints {
-    /// Reads the active pull endpoint `id` of `tenant`. The read is strongly consistent.
+    /// Reads the pull endpoint `id` of `tenant`. The read is strongly consistent.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, it is inactive, or it is a push endpoint.
+    /// The tenant has no such endpoint, or it is a push endpoint.
     pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
         match endpoint.method {
             DeliveryMethod::Push(_) => Err(Error::Conflict(Conflict::NotAPullEndpoint)),
-            DeliveryMethod::Pull if !endpoint.is_active() => Err(Error::Conflict(Conflict::EndpointInactive)),
             DeliveryMethod::Pull => Ok(endpoint),
         }
     }

@@ -125,7 +125,15 @@ async fn only_the_tenant_receives_from_its_active_pull_endpoints() {
         world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": active})).await.ok();
     };
     set_active(false).await;
+    // Long ago: newer times are accurate to within ten minutes only.
+    world
+        .set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"asked_at": 1_700_000_000_000_i64}))
+        .await;
     assert_eq!(ask(&tenant, &endpoint).await.error(), (409, "CONFLICT", "endpoint_inactive"));
+    let listed = world.endpoints(&tenant).await;
+    let listed = listed.iter().find(|listed| listed["webhook_endpoint_id"] == endpoint.as_str());
+    let asked_at = &listed.expect("the endpoint")["last_asked_at"];
+    assert!(asked_at.as_str().is_some_and(|at| !at.starts_with("2023")), "a refused call counts as well: {asked_at}");
     world.deliver(event(&tenant.id, "k")).await;
     set_active(true).await;
     let both = take(&world, &tenant, &endpoint).await;
