@@ -162,10 +162,12 @@ async fn recover(
 async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId, form: &FormValues) -> Result<Reply> {
     let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
+    let url = new.url.filter(|url| was.url.as_deref() != Some(url.as_str()));
     let headers = match new.headers {
-        Some(headers) if stored.is_some_and(|stored| stored.headers == headers) => Patch::Keep,
+        // Another URL gets only headers that were entered for it, also if they are the current ones.
+        Some(headers) if url.is_none() && stored.is_some_and(|stored| stored.headers == headers) => Patch::Keep,
         Some(headers) => Patch::Set(headers),
-        None if form.get("no_headers") == TICKED => Patch::Clear,
+        None if form.get("no_headers") == TICKED && !was.header_names.is_empty() => Patch::Clear,
         None => Patch::Keep,
     };
     // The form does not tell a default from one that was chosen.
@@ -174,12 +176,8 @@ async fn edit(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId,
         keep_payload: new.options.keep_payload.or(was.options.keep_payload.filter(|is_kept| *is_kept)),
         ..new.options
     };
-    let settings = EndpointChange {
-        url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
-        options: was.options.change_to(options),
-        headers,
-        ..EndpointChange::default()
-    };
+    let settings =
+        EndpointChange { url, options: was.options.change_to(options), headers, ..EndpointChange::default() };
     // The form may have been submitted twice. The second submission changes nothing, so it is accepted.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));

@@ -51,6 +51,27 @@ async fn saving_changes_only_changed_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_same_headers_can_be_entered_for_another_url() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let typed = |url| [&[("url", url), ("headers", "x-key: 0123456789")], &BOTH[..]].concat();
+    says(&edit(&browser, &path, &typed(HOOK)).await, &["Changes saved", "Headers x-key"]);
+    let page = browser.open(&path).await;
+    for result in ["Changes saved", "Nothing has changed"] {
+        let moved = browser.press(&path, &page, "Save changes", &typed("http://127.0.0.1:9/new")).await;
+        says(&moved, &[result, "http://127.0.0.1:9/new", "Headers x-key"]);
+    }
+
+    let bare = [&[("url", "http://127.0.0.1:9/new"), ("no_headers", "yes")], &BOTH[..]].concat();
+    let page = browser.open(&path).await;
+    for result in ["Changes saved", "Nothing has changed"] {
+        says(&browser.press(&path, &page, "Save changes", &bare).await, &[result]);
+    }
+    assert_eq!(world.only_endpoint(&tenant).await.get("header_names"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
