@@ -32,12 +32,13 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
     (IDS, "The ids of the deliveries to resend, separated by spaces. At most 20."),
 ];
 
-/// Whether the list's button resends a delivery: it failed or was held, and an attempt is possible.
+/// Whether the list's button resends a delivery: it failed or was held, its payload was not erased, and an attempt is
+/// possible.
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
     // Failed tests are not counted as missed, so the button shows the same number as the tab.
-    if delivery.event == EventName::Test {
+    if delivery.event == EventName::Test || delivery.erased_at.is_some() {
         return false;
     }
     let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
@@ -119,7 +120,7 @@ pub(super) fn all(
     }
 }
 
-/// Resends the deliveries in the form and shows them. Those that cannot be resent remain unchanged.
+/// Resends the deliveries in the form and shows those that were resent. The others remain unchanged.
 pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: FormValues) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids = ids(&form);
@@ -135,8 +136,10 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User, Recorder>, form: Form
         }
     }
     app.wait_for_attempts(tenant, &sent).await?;
-    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    Ok(Reply::redirect(address(&form, &[(IDS, &ids.join(" "))])))
+    let ids: Vec<_> = sent.iter().map(|(id, _)| id.to_string()).collect();
+    // Without a value, the link would show the list.
+    let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(" ") };
+    Ok(Reply::redirect(address(&form, &[(IDS, &ids)])))
 }
 
 /// The page that lists the resent deliveries, in their current state.

@@ -176,6 +176,24 @@ async fn the_address_and_the_next_pages_keep_the_filters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_erased_delivery_is_not_shown_as_resent() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    world.endpoint(&tenant, "http://127.0.0.1:9/hook", "s").await;
+    for job in ["kept", "erased"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let (browser, path) = (Browser::new(&world, &tenant.cookie), "/console/deliveries");
+    let before = browser.open(path).await;
+    says(&before, &["Resend these 2 failed deliveries"]);
+    world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "erased"})).await.ok();
+    says(&browser.open(path).await, &["Resend 1 failed delivery"]);
+    let resent = browser.press(path, &before, "Resend these 2 failed deliveries", &[]).await;
+    says(&resent, &["1 resent delivery: 1 pending", "kept"]);
+    assert!(!text(&resent).contains("erased"), "{}", text(&resent));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_filter_is_marked() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
