@@ -61,7 +61,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
         Team::Remove { member, yes } => {
             let email = find(api, &member).await?.user.email;
             let shown = cell(&email);
-            confirm(&format!("Remove {shown}? This deletes the account and its API keys."), yes)?;
+            confirm(&format!("Remove {shown}? This deletes the account and its personal API keys."), yes)?;
             let removed = api.call(&RemoveMember::new(email.as_str().to_owned())).await?;
             Ok(print_result(&removed, is_json, &format!("Removed {shown}."))?)
         }

@@ -19,7 +19,7 @@ pub(crate) enum Team {
     },
     /// Move your account to an organization that has invited you. Opens a browser
     #[command(after_help = "\
-A user belongs to one organization, so you leave the current one, and your API keys stop working. A new key is stored on this machine.
+A user belongs to one organization, so you leave the current one, and your personal API keys stop working. A new key is stored on this machine.
 
 Examples:
   fanfare team accept

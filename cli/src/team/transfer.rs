@@ -78,7 +78,9 @@ pub(super) async fn accept(
         };
         let role = cell(&invitation.role);
         confirm(
-            &format!("Move {email} from {from} to {to} as {role}? Your API keys for {from} stop working.{lost}"),
+            &format!(
+                "Move {email} from {from} to {to} as {role}? Your personal API keys for {from} stop working.{lost}"
+            ),
             is_confirmed,
         )?;
         let call = AcceptInvitation {

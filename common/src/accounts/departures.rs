@@ -22,8 +22,8 @@ crate::from_env! {
 }
 
 impl Departures {
-    /// Removes a member of the organization of `by`, who must be an owner or the member. The member's keys stop working
-    /// with the account, and the keys' items are deleted.
+    /// Removes a member of the organization of `by`, who must be an owner or the member. The member's personal keys stop
+    /// working with the account, and the keys' items are deleted.
     ///
     /// # Errors
     /// Same as [`Members::remove`].

@@ -36,7 +36,7 @@ fn route() -> Route<App> {
         .summary("Accepts an invitation to the caller's address, with the same effect as `organization/accept-invitation`.")
         .description(
             "A user belongs to exactly one organization, so accepting means leaving the current one. The user's sessions \
-             stay valid, but their API keys stop working. A last member's organization is deleted, which requires \
+             stay valid, but their personal API keys stop working. A last member's organization is deleted, which requires \
              `deleteOrganization`. Accepting the same invitation again succeeds without further effect.",
         )
         .errors(&invitation_link::ACCEPTING)

@@ -34,7 +34,7 @@ fn route() -> Route<App> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .records(&[Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
-            "Deletes the caller's account and immediately ends its sessions and keys. If the caller is the last \
+            "Deletes the caller's account and immediately ends its sessions and personal keys. If the caller is the last \
              member, their organization and all its data are deleted, too.",
         )
         .description(

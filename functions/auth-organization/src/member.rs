@@ -74,10 +74,12 @@ pub(crate) fn remove() -> Route<App> {
     Route::post(RemoveMember::PATH, KeyOrSession, RemoveInput::read, end)
         .records(&[Action::MemberRemoved, Action::MemberLeft])
         .scope(Scope::MembersWrite)
-        .summary("Removes a member, deletes their account and immediately ends its sessions and keys. Owners only.")
+        .summary(
+            "Removes a member, deletes their account and immediately ends its sessions and personal keys. Owners only.",
+        )
         .description(
-            "The address can be invited or used to sign up again. The endpoints that the member created remain. The \
-             last owner cannot be removed.",
+            "The address can be invited or used to sign up again. The endpoints and the organization keys that the \
+             member created remain. The last owner cannot be removed.",
         )
         .errors(&[
             DeclaredError::EmailNotVerified,
@@ -92,12 +94,12 @@ pub(crate) fn leave() -> Route<App> {
         .records(&[Action::MemberLeft])
         .summary(
             "Removes the caller from the organization, deletes their account and immediately ends its sessions and \
-             keys.",
+             personal keys.",
         )
         .description(
             "A user belongs to exactly one organization, so leaving it deletes the account. To move the account to \
              another organization instead, accept an invitation with `accept-invitation`. The address can be invited or \
-             used to sign up again. The endpoints that the user created remain.",
+             used to sign up again. The endpoints and the organization keys that the user created remain.",
         )
         .errors(&[DeclaredError::NotFound, DeclaredError::Conflict(Reason::LastOwner)])
 }

@@ -52,7 +52,7 @@ pub(crate) fn accept() -> Route<App> {
         .records(&[Action::MemberJoined, Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
             "Accepts an invitation to the caller's address, which moves their account to the inviting organization. \
-             Sessions stay valid, but API keys stop working.",
+             Sessions stay valid, but personal API keys stop working.",
         )
         .description(
             "A user belongs to exactly one organization, so accepting means leaving the current one. The current \

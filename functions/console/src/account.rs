@@ -220,15 +220,15 @@ async fn page(app: &App, caller: &SignedIn, sent: FormRequest) -> Result<Page> {
         (two_factor(user))
         @if !is_alone {
             h2 { "Leave the organization" }
-            p { "An account belongs to one organization, so leaving it deletes your account. Your API keys stop working." }
+            p { "An account belongs to one organization, so leaving it deletes your account. Your personal API keys stop working." }
             (leave_form(&sent))
         }
         h2 { "Delete your account" }
         p {
-            "Your sessions and API keys end immediately."
+            "Your sessions and personal API keys end immediately."
             @if is_alone {
-                " You are the only member, so the organization is deleted too, with its endpoints, deliveries and \
-                 invitations."
+                " You are the only member, so the organization is deleted too, with its endpoints, deliveries, \
+                 API keys and invitations."
             }
         }
         (delete_form(&sent))

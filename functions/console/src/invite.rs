@@ -292,7 +292,7 @@ async fn recipient(
         Ok(()) => html! {
             p {
                 "An account belongs to one organization, so joining means leaving " strong { (names.0) } ". Its \
-                 endpoints and deliveries stay there. Your API keys stop working, and you stay signed in."
+                 endpoints and deliveries stay there. Your personal API keys stop working, and you stay signed in."
             }
             (join_form(&from, to, invitation.id, false, error))
         },

@@ -46,7 +46,11 @@ const FIELDS: [(&str, &str); 5] = [
 const DONE: [(&str, &str); 5] = [
     ("joined", "You are a member of this organization now."),
     ("role", "Role changed."),
-    ("removed", "Member removed. Their account was deleted, and their sessions and API keys no longer work."),
+    (
+        "removed",
+        "Member removed. Their account was deleted, and their sessions and personal API keys no longer work. \
+      Organization keys that they created still work: the page “API keys” lists them.",
+    ),
     ("invited", "Invitation sent. It expires in 7 days, and replaces an earlier one to the same address."),
     ("canceled", "Invitation canceled."),
 ];
@@ -238,7 +242,8 @@ impl Team<'_> {
         let remove = RowForm {
             fold: "Remove",
             about: &about,
-            says: "This deletes their account, and their sessions and API keys stop working.",
+            says: "This deletes their account, and their sessions and personal API keys stop working. Organization \
+                   keys that they created keep working.",
             button: "Remove member",
             is_danger: true,
             hidden: &[("action", "remove"), ("memberId", &id)],

@@ -194,7 +194,7 @@ async fn an_account_joins_on_the_page_and_stays_signed_in() {
     let link = invite_account(&world, &acme, &bo.email).await;
     let page = super::open(&world, &bo.cookie, path(&link)).await;
     assert_eq!(page.status, 200);
-    for says in ["<dd>Doe &amp; Co</dd>", "leaving <strong>Doe &amp; Co</strong>", "Your API keys stop working"] {
+    for says in ["<dd>Doe &amp; Co</dd>", "leaving <strong>Doe &amp; Co</strong>", "Your personal API keys stop"] {
         assert!(page.page().contains(says), "{says} in {}", page.page());
     }
     assert!(!page.page().contains("Create account") && !page.page().contains("deletes"));

@@ -50,6 +50,27 @@ async fn owners_change_roles_and_remove_members() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_page_says_which_keys_of_a_removed_member_still_work() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let al = world.member(&owner, "al@example.com", "owner").await;
+    let issue = async |kind: &str| {
+        let fields = json!({"name": kind, "kind": kind});
+        let issued = world.cli(&al.cookie, "api-key/create", fields).await;
+        issued.body["key"].as_str().expect("a key").to_owned()
+    };
+    let (personal, shared) = (issue("personal").await, issue("organization").await);
+    let removed = press(&world, &owner, "Remove member: al@example.com", &[]).await;
+    let status = async |key: &str| world.rpc(key, "webhooks/list", json!({})).await.status;
+    assert_eq!((status(&personal).await, status(&shared).await), (401, 200));
+    let page = follow(&world, &owner.cookie, &removed).await;
+    let says = harmless(&page);
+    for part in ["personal API keys no longer work", "Organization keys that they created still work"] {
+        assert!(says.contains(part), "{part} is missing from {says}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_organization_keeps_an_owner() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
