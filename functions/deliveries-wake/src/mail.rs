@@ -162,21 +162,18 @@ fn failing(notice: &Notice, disable_after: Duration) -> String {
 
 /// Describes the effect of being disabled, and how to enable the endpoint.
 fn disabled(held: Option<&Held>) -> String {
-    let (effect, kind) = match held {
-        None => (NOTHING_HELD.to_owned(), "failed"),
-        Some(held) => (effect(held), "failed and held"),
-    };
+    let effect = held.map_or_else(|| NOT_COLLECTED.to_owned(), effect);
     format!(
-        "{effect}\nFix the receiver, then enable the endpoint on its page. There you can also resend its {kind} \
+        "{effect}\nFix the receiver, then enable the endpoint on its page. There you can also resend its failed and held \
          deliveries, which are not sent automatically."
     )
 }
 
-/// The effect of being disabled if deliveries are not held.
-const NOTHING_HELD: &str =
-    "While the endpoint is disabled, its events are neither sent nor kept. Pending deliveries are canceled.";
+/// The effect of being disabled if new events are not kept.
+const NOT_COLLECTED: &str =
+    "While the endpoint is disabled, new events are neither sent nor kept. Pending deliveries are held.";
 
-/// Describes the effect of being disabled if deliveries are held.
+/// Describes the effect of being disabled if new events are kept.
 fn effect(held: &Held) -> String {
     let Held { count, is_complete, until } = held;
     let until = until.readable();
@@ -248,6 +245,12 @@ fn number(failures: &FailedDeliveries, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pending_deliveries_are_held_even_if_new_events_are_not() {
+        let text = disabled(None);
+        assert!(text.contains("Pending deliveries are held.") && text.contains("failed and held"), "{text}");
+    }
 
     #[test]
     fn an_address_has_no_part_that_may_be_a_credential() {

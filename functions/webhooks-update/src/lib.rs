@@ -85,7 +85,7 @@ impl Input {
         let active = fields
             .about(
                 "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`. `false` \
-                 disables it: its events, and deliveries whose next attempt becomes due, are held for 7 days.",
+                 disables it: the events of the next 7 days are held, and so are deliveries whose next attempt becomes due.",
             )
             .optional_bool_without_null(Update::NAMES.active);
         let options = fields.endpoint_options(false);

@@ -118,7 +118,7 @@ pub(super) async fn page<R>(
     let (more, newest) = (More { waiting, erring, attempts, has_same_url }, recoveries.first());
     let is_changing = numbers.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live_updates::is_wanted(link);
-    let did = if refused.is_none() { done(link.get("did"), &numbers.endpoint, now) } else { None };
+    let did = if refused.is_none() { done(app, link.get("did"), &numbers.endpoint, now) } else { None };
     let content = html! {
         @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
         @if let Some(RejectedForm { error, .. }) = &refused {
@@ -171,12 +171,15 @@ pub(super) async fn page<R>(
 }
 
 /// The notice about a finished action. It is shown only right after a change, because anyone can create such a link.
-fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
+fn done(app: &App, did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
     match did {
         "unchanged" => Some("Nothing has changed."),
         _ if now.since(endpoint.updated_at) > CONFIRMATION_TIME => None,
         "activated" if endpoint.active => Some("Endpoint enabled. It gets new events."),
-        "deactivated" if !endpoint.active => Some("Endpoint disabled. New events are held."),
+        "deactivated" if !endpoint.active => Some(match app.hold_for.end(now) {
+            Some(_) => "Endpoint disabled. New events are held.",
+            None => "Endpoint disabled. New events are lost.",
+        }),
         "saved" => Some("Changes saved."),
         _ => None,
     }

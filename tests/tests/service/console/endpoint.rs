@@ -72,6 +72,14 @@ async fn the_same_headers_can_be_entered_for_another_url() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_endpoint_that_collects_nothing_says_so() {
+    let world = World::with(&[("HOLD_FOR", "0")]).await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    says(&disable(&browser, &path).await, &["Endpoint disabled. New events are lost."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
