@@ -13,7 +13,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
-        endpoints::{Endpoint, EndpointView, Gate},
+        endpoints::{Endpoint, EndpointView, Gate, Kind},
         event::EventName,
     },
 };
@@ -166,6 +166,7 @@ fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
 
 /// The status and its meaning.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
+    let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
     let is_pulled = endpoint.is_some_and(is_fetched);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     html! {
@@ -199,7 +200,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 },
                 (Status::Failed, _) => "This delivery won't be retried automatically.",
                 (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
-                (Status::Ended, _) if is_pulled && delivery.erased_at.is_some() => "Canceled: it was erased.",
+                (Status::Ended, _) if is_pull && delivery.erased_at.is_some() => "Canceled: it was erased.",
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }

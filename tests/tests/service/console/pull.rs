@@ -54,6 +54,22 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_erased_delivery_stays_so_at_a_disabled_pull_endpoint() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let made = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
+    world.deliver(event(&tenant.id, "one")).await;
+    let id = world.only_logged(&tenant.id).await.id;
+    world.rpc(&tenant.key, "deliveries/erase", json!({"delivery_id": id})).await.ok();
+    let browser = Browser::new(&world, &tenant.cookie);
+    let delivery = format!("/console/deliveries/{id}");
+    says(&browser.open(&delivery).await, &["Ended Canceled: it was erased."]);
+    disable(&browser, &path).await;
+    says(&browser.open(&delivery).await, &["Ended Canceled: it was erased."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     let world = World::live(&[]).await;
     let tenant = world.tenant("acme").await;
