@@ -71,7 +71,7 @@ pub enum Input {
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
-            .about("The id of the delivery to erase, as returned by `list`. Required without `job_id`.")
+            .about("The id of the delivery to erase, as returned by `list`. Required without `job_id`, `since` and `until`.")
             .optional_text(Erase::NAMES.delivery_id, DeliveryId::parse);
         let job = fields
             .about(
@@ -109,9 +109,10 @@ impl Input {
                 return Err(fields.reject(Erase::NAMES.job_id, problem));
             }
             (None, None) if is_period => Self::Period(endpoint, since, until, cursor?),
-            (Some(_), None) | (None, Some(_)) if is_period || endpoint.is_some() => {
+            (id @ Some(_), None) | (id @ None, Some(_)) if is_period || endpoint.is_some() => {
                 let problem = Problem::format("Must be absent if since, until or webhook_endpoint_id is given");
-                return Err(fields.reject(Erase::NAMES.delivery_id, problem));
+                let given = if id.is_some() { Erase::NAMES.delivery_id } else { Erase::NAMES.job_id };
+                return Err(fields.reject(given, problem));
             }
             (Some(id), None) => Self::Delivery(id),
             (None, Some(job)) => Self::Job(job, cursor?),

@@ -104,6 +104,9 @@ async fn a_delivery_that_waits_to_be_sent_is_refused() {
         (json!({}), "delivery_id"),
         (json!({"delivery_id": pending.id, "job_id": "j"}), "job_id"),
         (json!({"job_id": "x".repeat(1025)}), "job_id"),
+        (json!({"job_id": "j", "webhook_endpoint_id": endpoint}), "job_id"),
+        (json!({"delivery_id": pending.id, "since": "2026-01-31T12:00:00Z"}), "delivery_id"),
+        (json!({"webhook_endpoint_id": endpoint}), "since"),
     ] {
         assert_eq!(erase(&world, &tenant, fields).await.issues()[0].0, path);
     }
@@ -393,7 +396,7 @@ async fn the_ended_deliveries_of_a_period_are_erased() {
     assert_eq!(erase(&world, &tenant, json!({"until": until})).await.ok()["erased"], 4, "with the older one");
     for (fields, field) in [
         (json!({"webhook_endpoint_id": endpoint}), "since"),
-        (json!({"since": since, "job_id": "new"}), "delivery_id"),
+        (json!({"since": since, "job_id": "new"}), "job_id"),
         (json!({"since": "yesterday"}), "since"),
         (json!({}), "delivery_id"),
     ] {
