@@ -251,7 +251,7 @@ fn conflict_message(conflict: &Conflict) -> String {
             format!("{first}, or delete your account if you are the only member")
         }
         Conflict::LastMember => "You are the last member of your organization, so it would be deleted when you leave. \
-             Send `deleteOrganization` `true` to delete it, or make another member an owner first"
+             Send `deleteOrganization` `true` to delete it, or invite another owner first"
             .to_owned(),
         Conflict::AlreadyAMember => "This user is already a member of the organization".to_owned(),
         Conflict::OrganizationChanged => {
