@@ -77,7 +77,7 @@ impl Input {
             .about(
                 "The id of the endpoint whose deliveries to resend. If the endpoint is inactive, enable it first; \
                  otherwise, the deliveries are held again. By default, the deliveries of all active endpoints and of \
-                 job callbacks are resent, except those held for pull endpoints, which wait for a client.",
+                 job callbacks are resent.",
             )
             .optional_text(Recover::NAMES.webhook_endpoint_id, EndpointId::parse);
         let since = fields
@@ -93,7 +93,7 @@ impl Input {
             .about(
                 "The status of the deliveries to resend: `failed`, `held`, `both` of these (the default), or `pending`. \
                  With `pending`, deliveries whose next attempt is not due yet are sent now, with a full new retry \
-                 schedule. Deliveries that are due, being attempted, or pending at a pull endpoint are not changed.",
+                 schedule. Deliveries that are due, being attempted, or waiting at an active pull endpoint are not changed.",
             )
             .optional_text(Recover::NAMES.status, parse_name);
         let outcome = fields

@@ -78,20 +78,22 @@ impl RecoveryPage {
 }
 
 impl Recovery {
-    /// The parts of the log that the recovery reads, in order. `active` lists the organization's active endpoints; a
-    /// recovery of one endpoint does not need them.
+    /// The parts of the log that the recovery reads, in order. `active` lists the active endpoints among those of the
+    /// recovery: the organization's, or only one.
     #[must_use]
     pub fn sources(&self, active: &[Active]) -> Vec<RecoverySource> {
         let all = statuses(self.selection.status);
-        let source = |statuses| move |shard| RecoverySource { shard, statuses };
-        if let Some(id) = self.selection.endpoint {
-            return Shard::first(DestinationId::Endpoint(id), SHARDS).map(source(all)).collect();
-        }
         let of_pull = match self.selection.status {
             Missed::Both => statuses(Missed::Failed),
             Missed::Held => &[],
             Missed::Failed | Missed::Pending => all,
         };
+        let source = |statuses| move |shard| RecoverySource { shard, statuses };
+        if let Some(id) = self.selection.endpoint {
+            let is_pull = active.iter().any(|endpoint| endpoint.is_pull);
+            let statuses = if is_pull { of_pull } else { all };
+            return Shard::first(DestinationId::Endpoint(id), SHARDS).map(source(statuses)).collect();
+        }
         let endpoints = active.iter().flat_map(|Active { shards, is_pull }| {
             shards.iter().copied().map(source(if *is_pull { of_pull } else { all }))
         });

@@ -212,6 +212,25 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     assert_eq!(settled["status"], "delivered");
 }
 
+/// What waits for a client, or is leased by one, has not been missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_does_not_end_leases() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    for job in ["leased", "waiting"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let leased = receive(&world, &tenant, &endpoint, 1).await["deliveries"][0].clone();
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": Book::of(&world).ago(HOUR)});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    world.handle_all().await;
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
+    let recovery = &stats.ok()["recoveries"][0];
+    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(0), &json!(true)), "{recovery}");
+    assert_eq!(jobs(&take(&world, &tenant, &endpoint).await), ["waiting"]);
+    let settled = settle_one(&world, &tenant, &leased, json!({"status_code": 200})).await;
+    assert_eq!(settled, result(&leased, "settled", Some("delivered")));
+}
+
 /// A delivery to a pull endpoint that is past its deadline, with the due row for the deadline.
 async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     let book = Book::of(world);
