@@ -365,9 +365,7 @@ impl Round<'_> {
             }
         };
         let is_expired = now >= delivery.fails_at;
-        let Some(payload) = payload else {
-            return Err(Error::Internal(format!("the payload of {} is missing", parked.id)));
-        };
+        let payload = delivery.require_payload(payload)?;
         let gate = self.gate(drained, &payload).await?;
         let due = DueDelivery {
             index: self.record.index,

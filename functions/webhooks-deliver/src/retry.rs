@@ -1,7 +1,6 @@
 //! Due attempts: retries, resends and tests.
 
 use common::{
-    error::Error,
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, Destination, DueAttempt, Origin},
@@ -85,7 +84,7 @@ pub(crate) async fn attempt(
         }
         Step::Attempt => {}
     }
-    let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
+    let payload = delivery.require_payload(payload)?;
     let (gate, endpoint) = match &payload.destination {
         Destination::Endpoint(id) => {
             let endpoint = reads.one(&due.tenant, *id).await?;

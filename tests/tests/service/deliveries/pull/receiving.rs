@@ -231,14 +231,31 @@ async fn a_recovery_does_not_end_leases() {
     assert_eq!(settled, result(&leased, "settled", Some("delivered")));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_without_its_payload_fails_at_its_deadline() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    store_over_age(&world, &tenant, &endpoint, false).await;
+    for later in [0, 1] {
+        world.sweep(Timestamp::now().after(HOUR * later)).await;
+    }
+    world.poll_all("deliveries").await;
+    let failed = world.only_logged(&tenant.id).await;
+    assert_eq!((failed.status, failed.attempts), (Status::Failed, 0));
+    assert_eq!(failed.last_attempt.expect("why").outcome, "untaken");
+}
+
 /// A delivery to a pull endpoint that is past its deadline, with the due row for the deadline.
 async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
+    store_over_age(world, tenant, endpoint, true).await;
+}
+
+async fn store_over_age(world: &World, tenant: &Tenant, endpoint: &str, has_payload: bool) {
     let book = Book::of(world);
     let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
     (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
     let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
     book.put(vec![book.log.due_row(&id(tenant), &old, book.now)]).await;
-    let first = book.log.first_row(&id(tenant), &old, Some(&payload), book.now);
+    let first = book.log.first_row(&id(tenant), &old, has_payload.then_some(&payload), book.now);
     assert!(matches!(book.log.begin(vec![first]).await[..], [Ok(())]));
 }
 
