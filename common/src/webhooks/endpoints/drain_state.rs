@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValue;
 
-use super::table::{Endpoints, key, record};
+use super::{
+    item::DELETE_AT,
+    table::{Endpoints, key, record},
+};
 use crate::{
     aws::{
         dynamo::{Item, attributes, get, number, text},
@@ -32,6 +35,8 @@ const DOING: &str = "scheduling a drain";
 const LOST_AFTER: Duration = Duration::from_secs(5 * 60);
 /// The lock of a drain whose process has died expires after this time, which is longer than an invocation.
 const LOCK: Duration = Duration::from_secs(45);
+/// The state of a drain is forgotten this long after its last change, which is longer than it can wait.
+const MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The state of an organization's drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +89,8 @@ impl Endpoints {
     fn update_drain(&self, tenant: &TenantId, drain: Drain, is_unchanged: Condition) -> Update {
         let this = text(LeaseId::generate());
         let update = Update::of(&self.table, Self::drain_key(tenant, drain)).set(VERSION, this.clone());
+        // The callbacks of a deleted organization are still called, so its purge may be over.
+        let update = update.set(DELETE_AT, number(Timestamp::now().after(MEMORY).as_second()));
         update.only_if(is_unchanged.or(VERSION.equals(this)))
     }
 

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
 use common::{config::Env, timestamp::Timestamp, webhooks::log::recovery::Recovery};
 use local::Handler;
 use serde_json::json;
-use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world::tables::item};
+use tests::{Doomed, Receiver, Switch, World, at_each_call, callback, context, event, world::tables::item};
 
 use super::deletion::{delete, furnish, left_of, purge};
 
@@ -66,6 +66,22 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
     hurried.call(tick, context(60)).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
     assert_eq!(world.rpc(&other.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+/// Callbacks of a deleted organization are still called.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_callbacks_store_after_the_purge_expires() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let jo = world.tenant("acme").await;
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    world.deliver(callback(&jo.id, "1", receiver.url("/"))).await;
+    assert_eq!(receiver.count().await, 1);
+    let stored = world.items("webhook-endpoints").await;
+    assert!(!stored.is_empty());
+    assert!(stored.iter().all(|item| item.contains_key("delete_at")), "{stored:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
