@@ -103,6 +103,19 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     assert_eq!(run(&world, &["failed"]).await.concat().len(), 0);
 }
 
+/// A recovery does not resend tests, and statistics do not count them.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_does_not_count_tests() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
+    world.handle_all().await;
+    assert_eq!(world.log_of(&tenant.id, Status::Failed).await.len(), 1);
+    assert_eq!(run(&world, &["failed"]).await, Vec::<Vec<String>>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn activate_has_the_effect_of_activation_by_the_tenant() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
