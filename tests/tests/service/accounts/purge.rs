@@ -70,7 +70,7 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
 
 /// Callbacks of a deleted organization are still called.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_callbacks_store_after_the_purge_expires() {
+async fn the_state_of_callbacks_after_the_purge_expires() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let jo = world.tenant("acme").await;

@@ -212,7 +212,7 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     assert_eq!(settled["status"], "delivered");
 }
 
-/// What waits for a client, or is leased by one, has not been missed.
+/// Deliveries that wait for a client, or that one has leased, have not been missed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_does_not_end_leases() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
