@@ -30,12 +30,13 @@ pub(crate) fn change_email() -> Route<App> {
              response does not reveal whether the new address has an account.",
         )
         .description(
-            "The link works once, within 24 hours, while the session of this call lasts. Confirming ends all \
-             other sessions and sends an email to the old address. For 24 hours, a link in that email can undo the \
-             change, which also ends all sessions and personal keys. During that time, no other account can use the old \
-             address, even if this account is deleted. If the caller's current address is not verified yet, links sent to it \
-             stop working, and confirming the new address replaces the current one, as on the welcome page. If the organization requires a second factor and the caller has none, the link does not work. If the \
-             email to the old address cannot be sent, only the service's operators can restore the address. \
+            "The link works once, within 24 hours, while the session of this call lasts. Confirming ends all other \
+             sessions and sends an email to the old address. For 24 hours, a link in that email can undo the change, \
+             which also ends all sessions and personal keys. During that time, no other account can use the old \
+             address, even if this account is deleted. If the caller's current address is not verified yet, links sent \
+             to it stop working, and confirming the new address replaces the current one, as on the welcome page. If \
+             the organization requires a second factor and the caller has none, the link does not work. If the email \
+             to the old address cannot be sent, only the service's operators can restore the address. \
              `callbackURL` has no effect.",
         )
         .errors(&[DeclaredError::EmailNotVerified, DeclaredError::TooMany])
