@@ -23,8 +23,7 @@ names! {
         Failed = "failed",
         /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
         Held = "held",
-        /// The endpoint was deleted, or stayed inactive for longer than deliveries are held; or the delivery was erased
-        /// while it waited at a pull endpoint.
+        /// The endpoint was deleted, or the delivery was erased while it waited at a pull endpoint.
         Ended = "ended",
     }
 

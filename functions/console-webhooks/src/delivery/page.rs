@@ -13,7 +13,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
-        endpoints::{Endpoint, EndpointView, Gate, Kind},
+        endpoints::{Endpoint, EndpointView, Gate},
         event::EventName,
     },
 };
@@ -166,7 +166,6 @@ fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
 
 /// The status and its meaning.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
-    let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
     let is_pulled = endpoint.is_some_and(is_fetched);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     html! {
@@ -200,7 +199,9 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 },
                 (Status::Failed, _) => "This delivery won't be retried automatically.",
                 (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
-                (Status::Ended, _) if is_pull && delivery.erased_at.is_some() => "Canceled: it was erased.",
+                // While it waited at a pull endpoint.
+                (Status::Ended, _) if delivery.erased_at.is_some() => "Canceled: it was erased.",
+                // By 0.1.0.
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }
