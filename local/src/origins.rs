@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// The origins of one page. Clones are equal.
+/// The origins of one page.
 #[derive(Clone)]
 pub(crate) struct Origins([String; 2]);
 
