@@ -125,6 +125,9 @@ async fn reuse(api: &Api, endpoint: &Endpoint, listen: &Listen) -> Result<Endpoi
         api.call(&Update { events: Some(wanted), ..Update::new(id.clone()) }).await?;
     }
     print_note(&format!("Receiving from endpoint {} ({}).", cell(&text(endpoint)), cell(&id)));
+    if let Some(kept) = now.filter(|_| listen.events.is_empty()) {
+        print_note(&format!("It receives only {}. `--events all` removes this filter.", kept.join(", ")));
+    }
     Ok(id)
 }
 

@@ -143,13 +143,14 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
+async fn a_restart_keeps_secret_and_filter_and_ctrl_c_settles() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     let slow = receiver.url("/hook");
     let mut secrets = Vec::new();
-    for run in 0..2 {
-        let mut listener = Listener::start(&machine, &slow, &["--print-secret"]);
+    for (run, more) in [&["--print-secret", "--events", "job.completed"][..], &["--print-secret"]].iter().enumerate() {
+        let mut listener = Listener::start(&machine, &slow, more);
         listener.says("Forwarding to").await;
+        assert_eq!(listener.times("It receives only job.completed."), run, "a kept filter is named");
         secrets.extend(listener.said().into_iter().filter(|line| line.starts_with("Signing secret: ")));
         world.enqueue("job-events", event(&tenant.id, format!("job {run}"))).await;
         receiver.wait_for(run + 1).await;
