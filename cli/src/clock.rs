@@ -9,14 +9,24 @@ use crate::terminal::shown;
 
 /// Returns the time that was `duration` ago, or `None` if that is before 1970.
 pub(crate) fn ago(duration: Duration) -> Option<Timestamp> {
-    let then = SystemTime::now().checked_sub(duration)?;
+    before(SystemTime::now(), duration)
+}
+
+/// Returns the time that was `duration` before `now`, or `None` if that is before 1970.
+pub(crate) fn before(now: SystemTime, duration: Duration) -> Option<Timestamp> {
+    let then = now.checked_sub(duration)?;
     then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(format_rfc3339_seconds(then).to_string().into())
 }
 
 /// The age of a time.
 pub(crate) fn since(time: &Timestamp) -> Option<Duration> {
-    parse_rfc3339(time.as_str()).ok()?.elapsed().ok()
+    age_at(time, SystemTime::now())
+}
+
+/// The age of a time at `now`.
+pub(crate) fn age_at(time: &Timestamp, now: SystemTime) -> Option<Duration> {
+    now.duration_since(parse_rfc3339(time.as_str()).ok()?).ok()
 }
 
 /// Returns the current time.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    calls::Api,
+    calls::{Api, OPEN},
     config::Config,
     failure::Failure,
     http::{HttpResponse, proxy_for, user_agent},
@@ -18,8 +18,6 @@ use crate::{
     terminal::{cell, print_json, print_line, shown},
 };
 
-/// A route that responds to every caller.
-const OPEN: &str = "/api/auth/get-session";
 /// The minimum clock difference to report. Receivers reject signatures that are five minutes old.
 const MIN_REPORTED_SKEW: Duration = Duration::from_secs(60);
 

@@ -75,8 +75,8 @@ pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) 
             waiting.left.push(job);
         }
     }
-    let (began, recent) = (Instant::now(), clock::ago(OVERLAP));
-    let (mut is_first, mut is_down) = (true, false);
+    let began = Instant::now();
+    let (mut recent, mut is_first, mut is_down) = (None, true, false);
     loop {
         let is_last = began.elapsed() >= timeout;
         let requested = match waiting.search(recent.as_ref().filter(|_| !is_first && !is_last)).await {
@@ -102,6 +102,8 @@ pub(crate) async fn run(api: &Api, Wait { jobs, timeout }: Wait, is_json: bool) 
         }
         if mem::take(&mut is_first) {
             waiting.announce().await;
+            // By this machine's clock, which may be wrong, the searches could begin after the events.
+            recent = api.now().await.and_then(|now| clock::before(now, OVERLAP));
         }
         let waited = began.elapsed();
         let pause = (waited / 4).clamp(FIRST_PAUSE, MAX_PAUSE).max(requested);

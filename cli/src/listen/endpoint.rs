@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, TryLockError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use api::{
@@ -146,12 +146,20 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
 /// Deletes endpoints that `listen` created and that no client has called for a day. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
     let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
-    let is_unused = |endpoint: &&Endpoint| {
-        let last = clock::since(endpoint.last_asked_at.as_ref().unwrap_or(&endpoint.created_at));
-        let is_of_listen = endpoint.kind == Kind::Pull && text(endpoint).starts_with(PREFIX);
-        is_of_listen && last.is_some_and(|ago| ago >= UNUSED_LIFETIME) && Some(&endpoint.webhook_endpoint_id) != mine
+    let is_unused_at = |now| {
+        move |endpoint: &&Endpoint| {
+            let last = endpoint.last_asked_at.as_ref().unwrap_or(&endpoint.created_at);
+            let is_old = clock::age_at(last, now).is_some_and(|age| age >= UNUSED_LIFETIME);
+            let is_of_listen = endpoint.kind == Kind::Pull && text(endpoint).starts_with(PREFIX);
+            is_of_listen && is_old && Some(&endpoint.webhook_endpoint_id) != mine
+        }
     };
-    for endpoint in endpoints.iter().filter(is_unused) {
+    if !endpoints.iter().any(|endpoint| is_unused_at(SystemTime::now())(&endpoint)) {
+        return;
+    }
+    // By this machine's clock, which may be wrong, an endpoint that another machine receives from could look unused.
+    let Some(now) = api.now().await else { return };
+    for endpoint in endpoints.iter().filter(is_unused_at(now)) {
         let (id, name) = (&endpoint.webhook_endpoint_id, cell(&text(endpoint)));
         match api.call(&Delete::new(id.clone())).await {
             Ok(_) => {

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use common::webhooks::delivery::Status;
@@ -415,6 +415,26 @@ async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     let left: Vec<_> = world.endpoints(&tenant).await.iter().map(|one| one["description"].clone()).collect();
     let expected = ["fanfare listen: used", "something else", "fanfare listen: x", "fanfare listen: laptop"];
     assert_eq!(left, expected.map(|text| json!(text)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_clock_deletes_no_endpoint_that_is_in_use() {
+    let (world, tenant, mut machine, receiver) = begin(&[]).await;
+    let fields = json!({"description": "fanfare listen: colleague", "kind": "pull"});
+    world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    let id = id_of(&world.endpoints(&tenant).await[0]);
+    let now = SystemTime::now();
+    let ago = |minutes: u64| now - Duration::from_secs(60 * minutes);
+    let used = ago(25 * 60 + 1).duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_millis();
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"asked_at": used})).await;
+    let network = NetworkSettings::at(world.stack.api(), ago(25 * 60)).await;
+    network.address().clone_into(&mut machine.api);
+    machine.signs_in(&tenant).await;
+    let listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    listener.says("Forwarding to").await;
+    let left = world.endpoints(&tenant).await;
+    assert!(left.iter().any(|one| id_of(one) == id), "{left:?}");
+    assert_eq!(listener.times("Deleted endpoint"), 0);
 }
 
 /// The failures to inject during a run.

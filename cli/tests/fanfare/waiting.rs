@@ -1,13 +1,14 @@
 //! `fanfare wait`: jobs that finish before and during the command, and jobs that never do.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tests::{Tenant, World, event};
+use tests::{Tenant, World, event, records};
 
 use super::{
     Machine, Output,
     listening::{Listener, begin},
+    network::NetworkSettings,
 };
 
 fn lines(output: &Output) -> Vec<Value> {
@@ -63,6 +64,23 @@ async fn jobs_are_found_before_and_after_they_finish() {
     let shown: Vec<_> = lines(&all).iter().map(|line| (line["job_id"].clone(), line["status"].clone())).collect();
     assert_eq!(shown, [("job-3", "completed"), ("job-2", "failed")].map(|(job, status)| (json!(job), json!(status))));
     assert_eq!(lines(&all)[1]["error"], json!({"code": 7}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_clock_hides_no_event() {
+    let (world, tenant, mut machine, receiver) = begin(&[]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let service_time = SystemTime::now() - Duration::from_secs(2 * 60 * 60);
+    let network = NetworkSettings::at(world.stack.api(), service_time).await;
+    network.address().clone_into(&mut machine.api);
+    machine.signs_in(&tenant).await;
+    let waiter = waits(&machine, &["job-1", "--timeout", "1h"]);
+    waiter.says("Waiting for job-1.").await;
+    let mut batch = records([event(&tenant.id, "job-1")]);
+    let sent = service_time.duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_millis();
+    batch["Records"][0]["attributes"] = json!({"SentTimestamp": sent.to_string(), "ApproximateReceiveCount": "1"});
+    world.stack.invoke("webhooks-deliver", batch).await.expect("a response");
+    waiter.says("completed  job-1  null").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
