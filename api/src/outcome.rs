@@ -35,7 +35,7 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
         "connect" => "Connection failed",
         "tls" => "TLS error",
         "protocol" => "Invalid HTTP response",
-        "unanswered" => "Receiver not responding",
+        "unanswered" => "Not sent in time",
         "untaken" => "Not received in time",
         _ => "Attempt failed",
     };
@@ -60,7 +60,9 @@ pub fn error_meaning(reason: &str, detail: Option<&str>) -> String {
         "connect" => "No address of the host accepted a connection.",
         "tls" => "The TLS handshake failed, most often because the certificate is not trusted.",
         "protocol" => "The connection closed early, or the response was not valid HTTP.",
-        "unanswered" => "The receiver did not respond for three days, so no attempt was made.",
+        "unanswered" => {
+            "No attempt was made within three days, because the receiver did not respond, or too slowly for its deliveries."
+        }
         "untaken" => "No client received the delivery within three days.",
         _ => "The attempt failed.",
     };
@@ -88,5 +90,11 @@ mod tests {
             "The receiver redirected the request to https://example.com/. Redirects are not followed."
         );
         assert_eq!(error_meaning("dns", None), "The host name has no address.");
+    }
+
+    #[test]
+    fn a_receiver_that_responds_slowly_is_not_called_silent() {
+        assert_eq!(error_name("unanswered", None), "Not sent in time");
+        assert!(error_meaning("unanswered", None).contains("or too slowly"));
     }
 }

@@ -25,7 +25,7 @@ const REASONS: [(&str, &str); 12] = [
     ("tls", "certificate or handshake"),
     ("protocol", "closed early"),
     ("blocked", "private address"),
-    ("unanswered", "no attempt in three days"),
+    ("unanswered", "receiver silent or too slow"),
     ("untaken", "pull endpoint, three days"),
 ];
 const EVENTS: [(&str, &str); 7] = [
