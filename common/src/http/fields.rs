@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, MemberProblem, Problem},
     patch::Patch,
+    timestamp::Timestamp,
 };
 
 mod descriptions;
@@ -351,6 +352,15 @@ impl Fields {
             self.reject(name, Problem::format("Is not supported here"));
         }
         if self.issues.len() == before { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Rejects a period whose end, in this field, is before its beginning.
+    pub fn period(&mut self, end: &str, since: Option<Timestamp>, until: Option<Timestamp>) -> Result<(), Rejected> {
+        if since.is_none() || until.is_none() || since <= until {
+            return Ok(());
+        }
+        let message = "Must not be before since".to_owned();
+        Err(self.reject(end, Problem { code: IssueCode::TooSmall, message }))
     }
 
     /// Records a problem with a field, or with its combination with other fields.

@@ -93,7 +93,7 @@ impl Input {
             .about("Erases the ended deliveries that were created at this time or later.")
             .optional_text(Erase::NAMES.since, Timestamp::parse);
         let until = fields
-            .about("Erases the ended deliveries that were created before this time.")
+            .about("Erases the ended deliveries that were created before this time, which must not be before `since`.")
             .optional_text(Erase::NAMES.until, Timestamp::parse);
         let cursor = fields
             .about(
@@ -108,6 +108,7 @@ impl Input {
         ]);
         fields.at_least_one(&[Erase::NAMES.delivery_id, Erase::NAMES.job_id, Erase::NAMES.since, Erase::NAMES.until]);
         let (endpoint, since, until) = (endpoint?, since?, until?);
+        fields.period(Erase::NAMES.until, since, until)?;
         let is_period = since.is_some() || until.is_some();
         Ok(match (id?, job?) {
             (Some(_), Some(_)) => {

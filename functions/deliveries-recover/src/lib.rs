@@ -14,7 +14,7 @@ use common::{
     error::Result,
     http::{BodyFormat, Call, Caller, DeclaredError, Fields, Function, Reason, Rejected, Route, Verified},
     id::{EndpointId, RecoveryId},
-    issue::{IssueCode, Problem, parse_name},
+    issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
         delivery::{OUTCOMES, parse_outcome},
@@ -112,12 +112,7 @@ impl Input {
             .example("nightly-import")
             .optional_text(Recover::NAMES.workflow, |text| Ok(text.to_owned()));
         let key = fields.idempotency_key();
-        if let (Ok(since), Ok(Some(until))) = (since, until)
-            && until < since
-        {
-            let message = "Must not be before since".to_owned();
-            return Err(fields.reject(Recover::NAMES.until, Problem { code: IssueCode::TooSmall, message }));
-        }
+        fields.period(Recover::NAMES.until, since.ok(), until.ok().flatten())?;
         let (endpoint, since, until, status) = (endpoint?, since?, until?, status?.unwrap_or_default());
         Ok(Self { endpoint, since, until, status, outcome: outcome?, workflow: workflow?, key: key? })
     }

@@ -260,6 +260,7 @@ async fn erase(app: &App, recorder: &Recorder, tenant: &TenantId, id: EndpointId
     let (since, until, cursor) = form.clone().without_empty().read(|fields| {
         let (since, until) = (fields.text("since", moment), fields.optional_text("until", moment));
         let cursor = fields.optional_text("cursor", Cursor::parse);
+        fields.period("until", since.ok(), until.ok().flatten())?;
         Ok((since?, until?, cursor?))
     })?;
     let erased = app.erasure(tenant).of_period(recorder, Some(id), Some(since), until, cursor, &app.failures).await?;

@@ -44,6 +44,7 @@ pub(super) fn wanted(form: &FormValues, now: Timestamp) -> Result<RecoveryReques
         let since = fields.text("since", moment);
         let until = fields.optional_text("until", moment);
         let missed = fields.optional_text("status", parse_name);
+        fields.period("until", since.ok(), until.ok().flatten())?;
         Ok(RecoveryRequest { time: since?..until?.unwrap_or(now), missed: missed?.unwrap_or_default() })
     })
 }

@@ -398,6 +398,7 @@ async fn the_ended_deliveries_of_a_period_are_erased() {
         (json!({"webhook_endpoint_id": endpoint}), "since"),
         (json!({"since": since, "job_id": "new"}), "job_id"),
         (json!({"since": "yesterday"}), "since"),
+        (json!({"since": until, "until": since}), "until"),
         (json!({}), "delivery_id"),
     ] {
         let refused = erase(&world, &tenant, fields.clone()).await;
@@ -423,6 +424,8 @@ async fn the_console_erases_the_payloads_of_a_period() {
     let typed = [("since", &since[..16]), ("sure", "yes")];
     let refused = browser.press(&path, &page, "Erase payloads", &typed[..1]).await;
     assert!(!refused.page().contains("payloads erased"), "the box is not ticked");
+    let reversed = [typed[0], typed[1], ("until", "2020-01-01T00:00")];
+    assert!(browser.press(&path, &page, "Erase payloads", &reversed).await.page().contains("Must not be before since"));
     let erased = browser.press(&path, &page, "Erase payloads", &typed).await;
     assert!(erased.page().contains("2 payloads erased."));
     let log = world.log(&tenant.id).await;
