@@ -53,10 +53,10 @@ fn route() -> Route<App> {
              last of them, and for a minute after it was stored, they count as pending. If the queue delivers a job \
              event twice within a minute of its arrival, the second copy can restore a payload that was erased in that \
              minute. The response to a repeated attempt that ends after the call can stay in \
-             the table until the delivery expires, but no route returns it. If over a hundred endpoints were deleted, \
-             a call by job can miss deliveries of the last three minutes before the deletion of one of them: erase the \
-             period, too. The error, stack and deployment of a failed \
-             job are also removed from emails that have not been sent yet; those emails still name the job.",
+             the table until the delivery expires, but no route returns it. A call by job can \
+             miss deliveries to an endpoint if a hundred others were deleted after it: erase the period, too. The error, \
+             stack and deployment of a failed job are also removed from emails that have not been sent yet; those \
+             emails still name the job.",
         )
         .errors(&[
             DeclaredError::EmailNotVerified,

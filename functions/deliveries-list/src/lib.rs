@@ -59,7 +59,7 @@ impl Input {
         let endpoint = fields
             .about(
                 "Only deliveries to this endpoint, which may have been deleted. By default, deliveries to all \
-                 endpoints, including the 100 newest deleted ones, and to job callbacks.",
+                 endpoints, including the 100 that were deleted last, and to job callbacks.",
             )
             .optional_text(List::NAMES.webhook_endpoint_id, EndpointId::parse);
         let status = fields

@@ -65,7 +65,10 @@ pub struct Input {
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
-            .about("Only deliveries to this endpoint. By default, deliveries to all endpoints and to callbacks.")
+            .about(
+                "Only deliveries to this endpoint. By default, deliveries to all endpoints, including the 100 that were \
+                 deleted last, and to callbacks.",
+            )
             .optional_text(Count::NAMES.webhook_endpoint_id, EndpointId::parse);
         let since = fields
             .about("Only deliveries that were created at this time or later. The default is 24 hours ago.")

@@ -1,10 +1,10 @@
 //! The shards of the delivery log that belong to an endpoint: one at first, and more once its writes have been
 //! throttled. Deleted endpoints are remembered for as long as the log may contain their deliveries.
 
-use std::fmt;
+use std::{cmp::Reverse, fmt};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
-use futures::FutureExt;
+use futures::TryFutureExt;
 
 use super::{
     item::{DELETE_AT, LOG_SHARDS, TENANT_ID, WEBHOOK_ENDPOINT_ID},
@@ -27,7 +27,7 @@ pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
 /// The sort key prefix of deleted endpoints, which sort before every id.
 pub(super) const DELETED_PREFIX: &str = "#deleted#";
 /// The maximum number of deleted endpoints whose deliveries a list includes.
-const MAX_DELETED_ENDPOINTS: i32 = 100;
+const MAX_DELETED_ENDPOINTS: usize = 100;
 const LISTING: &str = "listing deleted endpoints";
 
 impl Endpoints {
@@ -67,10 +67,14 @@ impl Endpoints {
         }
     }
 
-    /// Lists the shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
+    /// Lists the shards of the callbacks, of all existing endpoints, and of the endpoints that were deleted last.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let deleted = self.deleted(tenant).scan_index_forward(false).limit(MAX_DELETED_ENDPOINTS).send();
-        let deleted = deleted.map(|page| Ok(page.map_err(failure(LISTING))?.items.unwrap_or_default()));
+        let deleted = query_all(self.deleted(tenant), LISTING).map_ok(|mut deleted| {
+            // All are remembered for the same time. Their keys are sorted by the time when they were created.
+            deleted.sort_by_key(|item| Reverse(record(item).optional_number(DELETE_AT)));
+            deleted.truncate(MAX_DELETED_ENDPOINTS);
+            deleted
+        });
         self.shards_with(tenant, deleted).await
     }
 

@@ -5,9 +5,9 @@ use common::webhooks::{
     event::EventName,
 };
 use serde_json::{Value, json};
-use tests::{Tenant, World, is_thorough};
+use tests::{Tenant, World, is_thorough, world::tables::item};
 
-use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
+use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, id, ids, lookup::shards, newest_first, pages, read};
 
 /// Creates deliveries with every status and event, three at each time. They go to two endpoints, to a deleted endpoint,
 /// and to callbacks in several shards.
@@ -236,5 +236,28 @@ async fn deliveries_of_one_millisecond_are_all_listed() {
         let deliveries = book.write(&tenant, drafts).await;
         let pages = pages(&world, &tenant, json!({"limit": 5, "status": status})).await;
         assert_eq!(pages.concat(), newest_first(&deliveries));
+    }
+}
+
+/// Endpoints that were created later and deleted before it, such as those of `fanfare listen`, do not displace it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_endpoint_that_was_just_deleted_is_listed() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let delivery = book.write_one(&tenant, Draft::to(&endpoint, book.ago(HOUR), "a")).await;
+    let tomorrow = book.now.after(DAY).as_second();
+    for _ in 0..100 {
+        let id = format!("#deleted#{}", uuid::Uuid::now_v7());
+        let deleted = json!({"tenant_id": tenant.id, "webhook_endpoint_id": id, "delete_at": tomorrow});
+        world.put("webhook-endpoints", item(&deleted)).await;
+    }
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    let counted = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    assert_eq!(counted.ok()["total"]["delivered"], 1);
+    book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+    for fields in [json!({}), json!({"job_id": "a"})] {
+        assert_eq!(pages(&world, &tenant, fields).await.concat(), [delivery.id.to_string()]);
     }
 }
