@@ -1,9 +1,6 @@
 //! `fanfare audit`: changes in the organization, with their actors.
 
-use api::{
-    audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target},
-    team::Members,
-};
+use api::audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target};
 
 use crate::{
     args::Audit,
@@ -11,6 +8,7 @@ use crate::{
     clock,
     failure::Failure,
     table::{self, Column},
+    team::members,
     terminal::{cell, cell_of, is_for_people, print_json, print_line, print_note},
 };
 
@@ -67,8 +65,7 @@ async fn actor_id(api: &Api, typed: String) -> Result<String, Failure> {
     if !typed.contains('@') {
         return Ok(typed.to_ascii_lowercase());
     }
-    let members = api.call(&Members::new()).await?.members;
-    let found = members.into_iter().find(|one| one.user.email.as_str().eq_ignore_ascii_case(&typed));
+    let found = members(api).await?.into_iter().find(|one| one.user.email.as_str().eq_ignore_ascii_case(&typed));
     found.map(|one| one.user_id.as_str().to_owned()).ok_or_else(|| {
         Failure::not_found(format!("No member {} found.", cell(&typed)))
             .hint("Pass the id of a former member, from `fanfare --json audit`.")

@@ -92,6 +92,15 @@ impl Api {
 
     /// Calls a route.
     pub(crate) async fn call<C: Call>(&self, fields: &C) -> Result<C::Answer, Failure> {
+        self.call_at(C::PATH, fields).await
+    }
+
+    /// Reads a page of a list: at most [`MAX_PAGE_SIZE`] entries after the first `offset` ones.
+    pub(crate) async fn page_of<C: Call>(&self, list: &C, offset: usize) -> Result<C::Answer, Failure> {
+        self.call_at(&format!("{}?offset={offset}", C::PATH), list).await
+    }
+
+    async fn call_at<C: Call>(&self, path: &str, fields: &C) -> Result<C::Answer, Failure> {
         let has_envelope = C::PATH.starts_with("/v1/");
         let (method, body) = match (C::IS_GET, has_envelope) {
             (true, _) => (Method::GET, Ok(String::new())),
@@ -99,7 +108,7 @@ impl Api {
             (false, false) => (Method::POST, serde_json::to_string(fields)),
         };
         let body = body.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
-        let HttpResponse { status, body, retry_after, .. } = self.send(method, C::PATH, body).await?;
+        let HttpResponse { status, body, retry_after, .. } = self.send(method, path, body).await?;
         if status == 401 {
             return Err(self.not_signed_in());
         }

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::{
     args::Team,
-    calls::Api,
+    calls::{Api, MAX_PAGE_SIZE},
     clock,
     config::Config,
     failure::Failure,
     input::confirm,
     table::{self, Column},
-    terminal::{cell, print_json, print_note, print_result},
+    terminal::{cell, print_json, print_result},
 };
 
 const COLUMNS: &[Column] = &[
@@ -74,26 +74,47 @@ fn is(typed: &str, email: &str, id: &str) -> bool {
 }
 
 async fn find(api: &Api, typed: &str) -> Result<Member, Failure> {
-    let members = api.call(&Members::new()).await?.members;
-    let found = members.into_iter().find(|one| is(typed, one.user.email.as_str(), one.user_id.as_str()));
+    let found = members(api).await?.into_iter().find(|one| is(typed, one.user.email.as_str(), one.user_id.as_str()));
     found.ok_or_else(|| Failure::not_found(format!("No member {} found.", cell(&typed))))
 }
 
+/// Reads all members.
+pub(crate) async fn members(api: &Api) -> Result<Vec<Member>, Failure> {
+    let mut all = Vec::new();
+    for offset in (0..).step_by(MAX_PAGE_SIZE) {
+        let MembersListed { members, total } = api.page_of(&Members::new(), offset).await?;
+        all.extend(members);
+        if offset + MAX_PAGE_SIZE >= total {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Reads all pending invitations.
 async fn pending(api: &Api) -> Result<Vec<Invitation>, Failure> {
-    let mut all = api.call(&Invitations::new()).await?;
+    let mut all = Vec::new();
+    for offset in (0..).step_by(MAX_PAGE_SIZE) {
+        let page = api.page_of(&Invitations::new(), offset).await?;
+        // A key does not see invitations of owners, so a page may be short although others follow.
+        if page.is_empty() {
+            break;
+        }
+        all.extend(page);
+    }
     all.retain(|one| one.status == InvitationStatus::Pending && clock::is_ahead(&one.expires_at));
     Ok(all)
 }
 
 async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
-    let MembersListed { members, total } = api.call(&Members::new()).await?;
+    let members = members(api).await?;
     // Members cannot list invitations.
     let invitations = match pending(api).await {
         Err(error) if error.is_forbidden() => Vec::new(),
         invitations => invitations?,
     };
     if is_json {
-        return Ok(print_json(&json!({ "members": members, "total": total, "invitations": invitations }))?);
+        return Ok(print_json(&json!({ "members": members, "total": members.len(), "invitations": invitations }))?);
     }
     let joined = members.iter().map(|one| {
         let state = format!("joined {} ago", clock::age(&one.created_at));
@@ -103,12 +124,5 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
         let left = clock::until(&one.expires_at).unwrap_or_default();
         vec![cell(&one.email), String::new(), cell(&one.role), format!("invited, expires in {left}")]
     });
-    table::print(COLUMNS, &joined.chain(invited).collect::<Vec<_>>())?;
-    if total > members.len() {
-        print_note(&format!(
-            "{} of {total} members are shown. To see the others, run `fanfare open team`.",
-            members.len()
-        ));
-    }
-    Ok(())
+    Ok(table::print(COLUMNS, &joined.chain(invited).collect::<Vec<_>>())?)
 }

@@ -212,6 +212,28 @@ async fn destructive_commands_need_confirmation() {
     assert_eq!(machine.run(&["whoami"]).await.code, 3, "the key is deleted");
 }
 
+/// A response contains a hundred members or invitations.
+#[tokio::test(flavor = "multi_thread")]
+async fn everyone_in_a_large_team_is_found() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    world.crowd(&tenant).await;
+    world.many_invitations(&tenant.id, "cy@example.com").await;
+    let listed = json_of(&machine.run(&["--json", "team", "list"]).await);
+    let number = |list: &str| listed[list].as_array().map(Vec::len);
+    assert_eq!((number("members"), &listed["total"], number("invitations")), (Some(101), &json!(101), Some(1)));
+    for arguments in [
+        &["team", "role", "m99@example.com", "member"][..],
+        &["audit", "--actor", "m99@example.com"],
+        &["team", "cancel", "cy@example.com"],
+        &["team", "remove", "m99@example.com", "--yes"],
+    ] {
+        let done = machine.run(arguments).await;
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_team_and_its_settings_are_managed() {
     let world = World::start().await;

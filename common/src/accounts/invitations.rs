@@ -120,6 +120,7 @@ crate::from_env! {
 }
 
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
+const LISTING: &str = "listing invitations";
 /// The index of invitations by organization. It contains only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
@@ -178,12 +179,34 @@ impl Invitations {
     /// Lists invitations of `organization`, newest first, with current states. A new invitation may take a moment to
     /// appear.
     pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
-        let doing = "listing invitations";
+        self.read(paging.of(self.keys(organization).await?)).await
+    }
+
+    /// Lists the newest `most` invitations of `organization` that are pending, including expired ones. They may be older
+    /// than any number of others.
+    pub async fn list_pending(&self, organization: &TenantId, most: usize) -> Result<Vec<Invited>> {
+        let mut pending = Vec::new();
+        for keys in self.keys(organization).await?.chunks(most) {
+            let invited = self.read(keys.to_vec()).await?.into_iter();
+            pending.extend(invited.filter(|invited| invited.status == InvitationStatus::Pending));
+            if pending.len() >= most {
+                break;
+            }
+        }
+        pending.truncate(most);
+        Ok(pending)
+    }
+
+    /// The keys of the invitations of `organization`, newest first.
+    async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = of_organization(&self.dynamodb, &self.invitations, organization).scan_index_forward(false);
-        let found = query_all(query, doing).await?;
-        let key = |found: &Item| Ok(key(ItemReader::new("invitation", found).text(INVITATION_ID)?));
-        let keys = paging.of(found).iter().map(key).collect::<Result<_>>()?;
-        let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;
+        let found = query_all(query, LISTING).await?;
+        found.iter().map(|found| Ok(key(ItemReader::new("invitation", found).text(INVITATION_ID)?))).collect()
+    }
+
+    /// Reads invitations, newest first.
+    async fn read(&self, keys: Vec<Item>) -> Result<Vec<Invited>> {
+        let found = batch_get(&self.dynamodb, &self.invitations, keys, LISTING).await?;
         let mut listed = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
         listed.sort_by_key(|listed| Reverse(listed.invitation.id));
         Ok(listed)

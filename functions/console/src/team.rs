@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::EmailAddress,
-        invitations::{InvitationStatus, Invited},
+        invitations::Invited,
         members::{Member, MemberIdOrEmail},
         users::{Role, User, parse_role},
     },
@@ -161,14 +161,13 @@ async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     let (id, manages, most) = (&user.organization, user.check_verified_owner(), usize::from(MAX_LISTED));
     let invited = async {
         match &manages {
-            Ok(()) => app.invitations.list(id, Paging::first(most)).await,
+            Ok(()) => app.invitations.list_pending(id, most).await,
             Err(_refusal) => Ok(Vec::new()),
         }
     };
     let members = app.members.list(id, Paging { limit: most, offset: sent.part() * most }, Order::Ascending);
-    let (frame, (members, total), mut invited, received) =
+    let (frame, (members, total), invited, received) =
         tokio::try_join!(console(app, user, HERE), members, invited, received(app, user))?;
-    invited.retain(|invited| invited.status == InvitationStatus::Pending);
     let content = html! {
         (invitations(&received))
         (Team { user, manages, members, total, invited }.html(&sent, most))
@@ -194,6 +193,7 @@ impl Team<'_> {
                     p { a href="/console/audit" { "View the audit log" } }
                     h2 { "Pending invitations" }
                     (self.invitations())
+                    @if self.invited.len() >= most { p { "Only the newest " (most) " are shown." } }
                     h2 { "Invite a teammate" }
                     (invite_form(sent))
                 },

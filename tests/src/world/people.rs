@@ -4,7 +4,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Answer, Tenant, World, cookie, link, tables::item};
+use super::{
+    Answer, Tenant, World, cookie, link,
+    tables::{Item, item},
+};
 
 /// The initial password of every user.
 pub const PASSWORD: &str = "correct horse battery";
@@ -59,6 +62,29 @@ impl World {
         let key = issued.body["key"].as_str().expect("a key").to_owned();
         let user = account["userId"].as_str().expect("an id").to_owned();
         Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
+    }
+
+    /// Adds a hundred members `m0@example.com` to `m99@example.com` to the organization of `owner`, like the owner.
+    pub async fn crowd(&self, owner: &Tenant) {
+        let users = self.items("users").await.into_iter();
+        let is_owner = |item: &Item| item["pk"].as_s().is_ok_and(|key| *key == format!("user#{}", owner.user));
+        let founder = users.into_iter().find(is_owner).expect("a user");
+        for number in 0..100 {
+            let id = uuid::Uuid::now_v7().to_string();
+            let email = format!("m{number}@example.com");
+            self.put("users", item(&json!({"pk": format!("email#{email}"), "user_id": id}))).await;
+            let own = json!({"pk": format!("user#{id}"), "user_id": id, "email": email});
+            self.put("users", founder.clone().into_iter().chain(item(&own)).collect()).await;
+        }
+    }
+
+    /// Stores an older pending invitation, and a hundred that were accepted since.
+    pub async fn many_invitations(&self, organization: &str, pending: &str) {
+        self.invitation(organization, pending, 4_000_000_000).await;
+        for number in 0..100 {
+            let id = self.invitation(organization, &format!("i{number}@example.com"), 4_000_000_000).await;
+            self.set("invitations", ("invitation_id", &id), json!({"status": "accepted"})).await;
+        }
     }
 
     /// Issues an API key with these fields, and returns it.

@@ -145,6 +145,18 @@ async fn expired_invitations_are_marked_and_accepted_ones_are_gone() {
     );
 }
 
+/// The newest hundred invitations are a page of the API, and may all have been accepted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_invitation_is_shown_beside_many_accepted_ones() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    world.many_invitations(&owner.id, "bo@example.com").await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    assert!(page.page().contains("bo@example.com") && !page.page().contains("No pending invitations"), "{page:?}");
+    let canceled = press(&world, &owner, "Cancel invitation: bo@example.com", &[]).await;
+    assert!(follow(&world, &owner.cookie, &canceled).await.page().contains("No pending invitations"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_invitations_get_the_form_again() {
     let world = World::start().await;
@@ -236,18 +248,7 @@ async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
 async fn a_large_team_is_shown_in_parts() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
-    let founder =
-        world.items("users").await.into_iter().find(|item| item.contains_key("user_id") && item.contains_key("name"));
-    let founder = founder.expect("a user");
-    for number in 0..100 {
-        let (mut member, id) = (founder.clone(), uuid::Uuid::now_v7().to_string());
-        for (name, value) in
-            [("pk", format!("user#{id}")), ("user_id", id), ("email", format!("m{number}@example.com"))]
-        {
-            member.insert(name.to_owned(), aws_sdk_dynamodb::types::AttributeValue::S(value));
-        }
-        world.put("users", member).await;
-    }
+    world.crowd(&owner).await;
     let first = open(&world, &owner.cookie, PAGE).await;
     assert!(
         first.page().contains("There are 101 members.") && first.page().contains("<a href=\"?part=1\">"),
