@@ -96,10 +96,9 @@ impl Members {
         Ok((members, total))
     }
 
-    /// The ids of all members that the index shows.
-    pub(super) async fn ids(&self, organization: &TenantId) -> Result<Vec<UserId>> {
-        let members = self.read(organization, self.keys(organization).await?).await?;
-        Ok(members.into_iter().map(|member| member.user.id).collect())
+    /// All members that the index shows. Their items are read consistently.
+    pub(super) async fn all(&self, organization: &TenantId) -> Result<Vec<Member>> {
+        self.read(organization, self.keys(organization).await?).await
     }
 
     /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.

@@ -1,10 +1,15 @@
 //! Organizations that require their members to have a second factor.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
     Answer, Authenticator, Browser, Tenant, World, description, text,
-    world::{BROWSER, cookie, link, people::PASSWORD, set_cookie},
+    world::{BROWSER, cookie, faults::failure, link, people::PASSWORD, set_cookie},
 };
 
 /// Routes that a session can call while it lacks a required second factor.
@@ -234,4 +239,30 @@ async fn an_interrupted_requirement_is_completed_by_a_repeat() {
     assert!(!is_restricted(&world, &member.cookie).await);
     require(&world, &owner.cookie, true).await.ok();
     assert!(is_restricted(&world, &member.cookie).await);
+}
+
+/// A call may end before it has reached all members of a large organization.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_requirement_continues_where_it_stopped() {
+    let left = Arc::new(AtomicUsize::new(usize::MAX));
+    let budget = Arc::clone(&left);
+    let world = World::answering(&[], move |call| {
+        let is_counted = call.function == "tenant-settings" && call.operation == "TransactWriteItems";
+        let spent =
+            budget.fetch_update(SeqCst, SeqCst, |left| if is_counted { left.checked_sub(1) } else { Some(left) });
+        spent.err().map(|_| failure())
+    })
+    .await;
+    let (owner, _) = owner_and_member(&world).await;
+    let mut last = None;
+    for number in 0..3 {
+        last = Some(world.member(&owner, &format!("bo-{number}@example.com"), "member").await);
+    }
+    let last = last.expect("a member").cookie;
+    for status in [500, 200] {
+        // The setting, and the copies of three of the five members.
+        left.store(4, SeqCst);
+        assert_eq!(require(&world, &owner.cookie, true).await.status, status);
+    }
+    assert!(is_restricted(&world, &last).await);
 }
