@@ -1,7 +1,7 @@
 //! Notifies tenants that an endpoint is failing, has been disabled or works again: by email to the address in their
 //! settings, and by events to the endpoints that select these notices.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use common::{
     accounts::{consent::Consent, mail::Mailer, organizations::Organizations, rate_limits::NOTIFIED},
@@ -55,9 +55,7 @@ impl Notices {
     /// Sends the pending notices, until `end`. A notice that cannot be sent does not delay the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + NOTICE_TIME);
-        let mut pending = self.endpoints.pending_notices().await?;
-        // In random order, so that no notice is always last if there are very many.
-        pending.sort_by_cached_key(|_| random::bytes::<4>());
+        let pending = in_turn(self.endpoints.pending_notices().await?);
         let (mut sent, mut tried) = (Ok(()), 0);
         for (tenant, endpoint) in pending.into_iter().take_while(|_| Instant::now() < end) {
             match self.send_one(&tenant, endpoint, now).await {
@@ -182,5 +180,37 @@ impl Notices {
         let filter = Filter { status: Some(Status::Held), since: Some(earliest), ..Filter::default() };
         let page = self.log.search(tenant, &notice.shards, &filter, None, MAX_COUNTED, now).await?;
         Ok(Held { count: page.deliveries.len(), is_complete: page.next.is_none(), until })
+    }
+}
+
+/// Sorts notices so that every organization's first one comes before the second one of any, because an organization may
+/// have very many. Otherwise, the order is random, so that no notice is always last.
+fn in_turn(mut pending: Vec<(TenantId, EndpointId)>) -> Vec<(TenantId, EndpointId)> {
+    pending.sort_by_cached_key(|_| random::bytes::<4>());
+    let mut numbers = HashMap::<TenantId, usize>::new();
+    let mut numbered: Vec<_> = pending
+        .into_iter()
+        .map(|notice| {
+            let number = numbers.entry(notice.0.clone()).or_default();
+            *number += 1;
+            (*number, notice)
+        })
+        .collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, notice)| notice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_organization_with_many_notices_does_not_delay_others() {
+        let [many, one]: [TenantId; 2] = ["many", "one"].map(|id| id.parse().expect("a tenant"));
+        let mut pending: Vec<_> = (0..200).map(|_| (many.clone(), EndpointId::generate())).collect();
+        pending.push((one.clone(), EndpointId::generate()));
+        let sorted = in_turn(pending.clone());
+        assert!(sorted.iter().take(2).any(|(tenant, _)| *tenant == one));
+        assert!(pending.iter().all(|notice| sorted.contains(notice)) && sorted.len() == pending.len());
     }
 }
