@@ -118,9 +118,9 @@ impl App {
 
     /// Deletes the tenant's delivery log until the time runs out. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
-        self.log.forget_tasks(tenant).await?;
-        self.log.forget_parked(tenant).await?;
-        self.log.forget_index(tenant).await?;
+        if !self.log.forget_tasks(tenant, end).await? {
+            return Ok(false);
+        }
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {
             while Instant::now() < end {
                 if !self.log.forget_page(tenant, shard).await? {

@@ -19,14 +19,16 @@ use std::{
 
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
 
 use super::{
     endings,
     items::*,
-    payload, recovery,
+    parked_attempts, payload, recovery,
     search::id,
     states::{PASSING, only_if_waiting, standing},
     table::{DeliveryLog, details_partition, key_of, keyed, shard_key, shared_partition, state_key},
+    totals,
 };
 use crate::{
     audit::{Entry, Recorder},
@@ -152,24 +154,24 @@ impl DeliveryLog {
         Ok(states.last.is_some())
     }
 
-    /// Deletes a deleted organization's recoveries, and the items of its deleted endpoints.
-    pub async fn forget_tasks(&self, tenant: &TenantId) -> Result<()> {
-        for partition in [recovery::partition(tenant), endings::partition(tenant)] {
-            self.forget_partition(partition, FORGETTING).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes all items of a partition.
-    pub(super) async fn forget_partition(&self, partition: String, doing: &'static str) -> Result<()> {
-        loop {
-            let page = query_page(self.keys_in(partition.clone()), DELETION_PAGE_SIZE, doing).await?;
-            let keys = page.items.into_iter().map(delete_request);
-            batch_write(&self.dynamodb, &self.table, keys, doing).await?;
-            if page.last.is_none() {
-                return Ok(());
+    /// Deletes a deleted organization's recoveries, the items of its deleted endpoints, its parked attempts and its index,
+    /// until `end`. Returns whether all are deleted.
+    pub async fn forget_tasks(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
+        let of_tenant = [recovery::partition, endings::partition, parked_attempts::partition, totals::partition];
+        for partition in of_tenant {
+            loop {
+                let page = query_page(self.keys_in(partition(tenant)), DELETION_PAGE_SIZE, FORGETTING).await?;
+                let keys = page.items.into_iter().map(delete_request);
+                batch_write(&self.dynamodb, &self.table, keys, FORGETTING).await?;
+                if page.last.is_none() {
+                    break;
+                }
+                if Instant::now() >= end {
+                    return Ok(false);
+                }
             }
         }
+        Ok(true)
     }
 
     fn keys_in(&self, partition: String) -> QueryFluentBuilder {

@@ -283,11 +283,6 @@ impl DeliveryLog {
             backdated_rows.iter().filter_map(|row| moment(row)?.strip_prefix(&late)?.parse::<DeliveryId>().ok());
         Ok(entries.chain(backdated_ids).filter(|id| range.contains(&id.moment())).collect())
     }
-
-    /// Deletes the index of a deleted organization.
-    pub async fn forget_index(&self, tenant: &TenantId) -> Result<()> {
-        self.forget_partition(partition(tenant), "forgetting an index").await
-    }
 }
 
 /// The workflows with more than [`MAX_RARE_DELIVERIES`] of these deliveries.

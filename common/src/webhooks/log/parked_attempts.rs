@@ -93,11 +93,6 @@ impl DeliveryLog {
         let deletions = rows.into_iter().map(|key| delete_request(keyed(key, [])));
         batch_write(&self.dynamodb, &self.table, deletions, DELETING).await
     }
-
-    /// Deletes all parked attempts of a deleted organization.
-    pub async fn forget_parked(&self, tenant: &TenantId) -> Result<()> {
-        self.forget_partition(partition(tenant), DELETING).await
-    }
 }
 
 impl Parked {
@@ -108,7 +103,8 @@ impl Parked {
     }
 }
 
-fn partition(tenant: &TenantId) -> String {
+/// The partition of a tenant's parked attempts.
+pub(super) fn partition(tenant: &TenantId) -> String {
     ["parked/", tenant.as_str()].concat()
 }
 
