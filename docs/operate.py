@@ -270,7 +270,8 @@ def recover(organization, endpoint, since, until):
         "destination": f"recovery/{organization}", "delivery": str(made), "open": "recovery", "endpoint": endpoint,
         "since": int(since) * 1000, "until": int(until) * 1000, "expires_at": int(time.time()) + 30 * DAY}
     stored = item(recovery.keys(), recovery.values())
-    return dynamodb("put-item", table_name=name_of(DELIVERIES), item=stored) is not None
+    is_valid = recovery["since"] < recovery["until"] and get(ENDPOINTS, organization, endpoint)
+    return bool(is_valid) and dynamodb("put-item", table_name=name_of(DELIVERIES), item=stored) is not None
 
 
 def bring_back(restored, table, key):

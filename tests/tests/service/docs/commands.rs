@@ -103,6 +103,28 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     assert_eq!(run(&world, &["failed"]).await.concat().len(), 0);
 }
 
+/// `failed` prints the endpoint with its shard, and `disabled` prints milliseconds. An item with another name than that of an
+/// endpoint would make the organization's statistics unreadable.
+#[tokio::test(flavor = "multi_thread")]
+async fn recover_needs_an_endpoint_and_a_period() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let endpoint = world.new_endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    let shard = format!("{endpoint}.0");
+    let (since, until) = ("1769860800", "1769864400");
+    for [tenant, endpoint, since, until] in [
+        [&tenant.id, &shard, since, until],
+        [&other.id, &endpoint, since, until],
+        [&tenant.id, &endpoint, "1769860800000", until],
+        [&tenant.id, &endpoint, until, since],
+    ] {
+        let refused = shell(&world, &["operate", "recover", tenant, endpoint, since, until]).await;
+        assert!(!refused.status.success(), "{tenant} {endpoint} {since} {until}");
+    }
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    assert_eq!(stats.ok()["recoveries"], json!([]));
+}
+
 /// A recovery does not resend tests, and statistics do not count them.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_does_not_count_tests() {
