@@ -100,6 +100,7 @@ def revoke(organization, key):
 
 def move(old, new, only=None):
     """Gives the account with the address `old` the address `new`, and ends its sessions, keys and links."""
+    old, new = old.lower(), new.lower()
     user = get(USERS, f"email#{old}").get("user_id")
     return bool(user) and old != new and only in (None, user) and commit(
         # After a change, the earlier address is reserved for its account until the change can no longer be undone.
@@ -107,12 +108,14 @@ def move(old, new, only=None):
               "attribute_not_exists(pk) OR reserved_for = :u OR reserved_until <= :now", u=user, now=int(time.time())),
         write("Delete", USERS, [f"email#{old}"], condition="user_id = :u", u=user),
         write("Update", USERS, [f"user#{user}"],
-              "SET email = :new, email_verified = :false REMOVE pending_email ADD session_epoch :many, key_epoch :many",
+              "SET email = :new, email_verified = :false REMOVE pending_email, email_undos "
+              "ADD session_epoch :many, key_epoch :many",
               "email = :old", old=old, new=new, false=False, many=MANY))
 
 
 def remove_second_factor(email):
     """Ends the second factor and the sessions of a user."""
+    email = email.lower()
     user = get(USERS, f"email#{email}").get("user_id")
     return bool(user) and commit(write("Update", USERS, [f"user#{user}"], f"{END_FACTOR} ADD session_epoch :one",
                                        "email = :email", email=email, one=1))

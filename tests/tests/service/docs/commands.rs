@@ -323,6 +323,33 @@ async fn move_gives_an_account_a_reserved_address() {
     assert_eq!(world.rpc("", "auth/signupAndCreateOrg", fields).await.error(), (409, "CONFLICT", "email_taken"));
 }
 
+/// An intruder who has changed the address twice can read the link that undoes the second change.
+#[tokio::test(flavor = "multi_thread")]
+async fn move_voids_the_links_that_undo_changes() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let (first, second, new) = ("first@example.com", "second@example.com", "new@example.com");
+    for to in [first, second] {
+        assert_eq!(world.cli(&jo.cookie, "change-email", json!({"newEmail": to})).await.status, 200);
+        assert_eq!(world.confirm(&link(&world.mail_to(to).await)).await.status, 200);
+    }
+    let undo = link(&world.mail_to(first).await);
+    assert_eq!(world.open(&undo).await.status, 200);
+    run(&world, &["operate", "move", second, new]).await;
+    assert_eq!(world.confirm(&undo).await.status, 400);
+    assert_eq!(world.sign_in(new, PASSWORD).await.body["user"]["id"], jo.user);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_can_be_typed_in_any_case() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    world.protect(&jo).await;
+    run(&world, &["operate", "remove_second_factor", &jo.email.to_uppercase()]).await;
+    run(&world, &["operate", "move", &jo.email.to_uppercase(), "New@Example.com"]).await;
+    assert_eq!(world.sign_in("new@example.com", PASSWORD).await.body["user"]["id"], jo.user);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bring_back_copies_an_item_of_a_restored_table() {
     let world = World::start().await;
