@@ -304,11 +304,13 @@ def usage(day):
         events.setdefault(organization, set()).add(hash((delivery.partition(".")[0], event, job)))
         deliveries[organization] = deliveries.get(organization, 0) + 1
         attempts[organization] = attempts.get(organization, 0) + int(made or 0)
+    if scan.wait():
+        sys.exit("usage: the log could not be read")
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["organization", "day", "events", "deliveries", "attempts"])
     for organization, seen in sorted(events.items()):
         out.writerow([organization, day, len(seen), deliveries[organization], attempts[organization]])
-    return scan.wait() == 0
+    return True
 
 
 def repeated():

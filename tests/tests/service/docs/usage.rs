@@ -1,10 +1,17 @@
 //! The usage of organizations, for billing: `operate usage` and the log line `usage.recorded`.
 
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+};
+
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
 use tests::{Receiver, World, event, log, records, world::log::due_message};
 
-use super::commands::run;
+use super::{commands::run, root};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_counts_events_deliveries_and_attempts_of_a_day() {
@@ -68,4 +75,20 @@ async fn a_redelivered_event_is_not_counted_again() {
     let recorded = lines.iter().filter(|line| line["message"] == "usage.recorded");
     let recorded: Vec<_> = recorded.map(|line| json!([line["events"], line["deliveries"], line["attempts"]])).collect();
     assert_eq!(recorded, [json!([1, 1, 1])]);
+}
+
+/// The AWS CLI fails after the first page.
+#[test]
+fn usage_of_half_a_log_is_not_printed() {
+    let aws = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing-aws");
+    let page = r#"["t/e.0","1769860800000.a","job.completed","1","1"]"#;
+    fs::write(&aws, format!("#!/bin/sh\n[ $1 = dynamodb ] || exec echo deliveries\necho '{page}'\nexit 255\n"))
+        .expect("a program");
+    fs::set_permissions(&aws, Permissions::from_mode(0o755)).expect("it can be run");
+    let mut usage = Command::new("python3");
+    let usage = usage.arg(root().join("docs/operate.py")).args(["usage", "2026-01-31"]).env("AWS", aws);
+    let output = usage.output().expect("Python");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(error.contains("the log could not be read") && !error.contains("no such object"), "{error}");
 }
