@@ -253,6 +253,11 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let leaver = world.member(&tenant, "leaver@example.com", "owner").await;
     let password = json!({"password": "correct horse battery"});
     assert_eq!(world.cli(&leaver.cookie, "delete-user", password).await.status, 200);
+    // A key is read before it is rejected, and a known one together with its user.
+    for _ in 0..2 {
+        let by_key = world.http.post(world.url("/api/auth/delete-user")).header("x-api-key", &tenant.key);
+        assert_eq!(world.send(by_key.json(&json!({"password": PASSWORD}))).await.status, 401);
+    }
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;
