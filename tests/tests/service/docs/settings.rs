@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::config::Env;
 use local::Handler;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{code, codes, page, rows};
 use crate::template::{LEAST, functions, last, resources, template, text, variables};
@@ -149,6 +149,31 @@ fn functions_accept_the_ends_of_ranges_and_nothing_beyond() {
             // The header of an email cannot contain this value.
             "SERVICE_NAME" => refused(name, "a \"b\"", ""),
             _ => refused(name, "?", ""),
+        }
+    }
+}
+
+/// A deployment with such a value would replace functions by ones that do not start.
+#[test]
+fn the_template_refuses_what_functions_refuse() {
+    let template = template(&LEAST);
+    let allows = |parameter: &str, value: &str| {
+        let pattern = &template["Parameters"][parameter]["AllowedPattern"];
+        jsonschema::is_valid(&json!({"pattern": pattern}), &json!(value))
+    };
+    let twenty = ["86400"; 20].join(",");
+    for good in ["", "0", "5,300", "9999", "79999", "80000", "86399", &twenty] {
+        assert!(allows("RetrySchedule", good), "{good}");
+        starts("RETRY_SCHEDULE", good);
+    }
+    for bad in ["86401", "86410", "86500", "87000", "90000", "5,99999", "100000", "5,", &format!("{twenty},0")] {
+        assert!(!allows("RetrySchedule", bad), "{bad}");
+    }
+    for (parameter, variable) in [("BaseUrl", "BASE_URL"), ("TrustedOrigins", "TRUSTED_ORIGINS")] {
+        assert!(allows(parameter, "") && allows(parameter, "http://localhost:9000"), "{parameter}");
+        for bad in ["https://*.example.com", "https://a@example.com", "https://example.com?a", "https://example.com/a"] {
+            assert!(!allows(parameter, bad), "{bad}");
+            refused(variable, bad, "");
         }
     }
 }
