@@ -40,6 +40,11 @@ fn the_permissions_cover_every_service_in_the_template() {
     let policy: Value = serde_json::from_str(policy.split("```").next().unwrap_or_default()).expect("JSON");
     let allowed: BTreeSet<_> = policy["Action"].as_array().expect("actions").iter().map(tests::text).collect();
     let resources = template(&ALL)["Resources"].clone();
+    // DynamoDB and Lambda check that the identity may use the key and see the network that it names.
+    for (property, prefix) in [("KMSMasterKeyId", "kms"), ("VpcConfig", "ec2")] {
+        let is_named = resources.to_string().contains(&format!("\"{property}\":"));
+        assert!(is_named && allowed.contains(&*format!("{prefix}:*")), "{prefix} is missing in {allowed:?}");
+    }
     let kinds = resources.as_object().expect("resources").values().map(|resource| tests::text(&resource["Type"]));
     let services: BTreeSet<_> = kinds.map(|kind| kind.split("::").nth(1).unwrap_or_default().to_lowercase()).collect();
     for service in services {
