@@ -244,9 +244,8 @@ impl Sessions {
         };
         let is_theirs = is_session().and(USER_ID.equals(text(user.id)));
         let doing = "revoking a session";
-        let found = get(&self.dynamodb, &self.tokens, token_key(&hash), doing).await?.ok_or(NOT_FOUND)?;
-        let id: Option<SessionId> = ItemReader::new("session", &found).optional_parsed(SESSION_ID)?;
-        let entry = Entry::new(Action::SessionEnded, &user.organization, target(id.ok_or(NOT_FOUND)?));
+        let session = self.stored(&hash, Timestamp::now()).await?.ok_or(NOT_FOUND)?;
+        let entry = Entry::new(Action::SessionEnded, &user.organization, target(session.id));
         let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&hash), is_theirs).or(NOT_FOUND);
         self.check_organization(user, writes).record(recorder, entry)?.commit(&self.dynamodb).await
     }

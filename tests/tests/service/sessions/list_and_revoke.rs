@@ -243,3 +243,25 @@ async fn all_sessions_end_with_the_current_one() {
     let again = sign_in(&world, &tenant).await;
     assert_eq!(world.cli_get(&again, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
 }
+
+/// A token from an email or a browser login names no session, so it is unknown here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_for_another_purpose_ends_no_session() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let fields = json!({"email": tenant.email, "role": "member", "organizationId": other.id});
+    assert_eq!(world.cli(&other.cookie, "organization/invite-member", fields).await.status, 200);
+    let invited = world.mail_to(&tenant.email).await["text"].to_string();
+    world.cli("", "request-password-reset", json!({"email": tenant.email})).await;
+    let reset = world.mail_to(&tenant.email).await["text"].to_string();
+    let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok()["secret"].clone();
+    let (_, stops) = invited.split_once("/email-preferences/").expect("a link to stop");
+    for token in [&stops[..43], token_in(&invited), token_in(&reset), login.as_str().expect("a secret")] {
+        let refused = revoke(&world, &tenant.cookie, &json!(token)).await;
+        assert_eq!((refused.status, &refused.body["message"]), (404, &json!("Session not found")), "{token}");
+    }
+}
+
+fn token_in(mail: &str) -> &str {
+    &mail.split_once("token=").expect("a link with a token").1[..43]
+}
