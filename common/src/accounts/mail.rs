@@ -1,6 +1,6 @@
 //! Emails to users, through SES.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, net::IpAddr, time::Duration};
 
 use aws_sdk_ses::{Client, primitives::Blob, types::RawMessage};
 use mail_builder::{
@@ -171,7 +171,11 @@ impl Part {
         match self {
             Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
             Self::Facts(facts) => {
-                let line = |text: &str| Untrusted::new(text).mail_line().into_owned();
+                let line = |text: &str| match text.parse::<IpAddr>() {
+                    // No program turns it into a link, but its colons could be those of one.
+                    Ok(_) => text.to_owned(),
+                    Err(_) => Untrusted::new(text).mail_line().into_owned(),
+                };
                 Self::Facts(facts.iter().map(|(name, value)| (*name, line(value))).collect())
             }
             Self::Button(label, url) => Self::Button(label, url.clone()),

@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tests::{
-    World, text,
+    World, sample_event, text,
     world::{link, people::PASSWORD},
 };
 
@@ -50,6 +50,23 @@ async fn a_changed_password_is_reported() {
     for secret in [PASSWORD, NEW, &token] {
         assert!(!mails[2].to_string().contains(secret) && !mails[0].to_string().contains(secret));
     }
+}
+
+/// People look the address up, so the email does not break it up like untrusted text.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_shows_the_address_of_the_client_unchanged() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut event = sample_event("auth-account");
+    event["rawPath"] = json!("/api/auth/change-password");
+    event["requestContext"]["http"]["sourceIp"] = json!("2001:db8:beef:cafe::1");
+    event["headers"]["origin"] = json!(world.stack.api());
+    event["cookies"] = json!([tenant.cookie]);
+    event["body"] = json!(json!({"currentPassword": PASSWORD, "newPassword": NEW}).to_string());
+    let answer = world.stack.invoke("auth-account", event).await.expect("an answer");
+    assert_eq!(answer["statusCode"], 200, "{answer}");
+    let address = "IP address: 2001:db8:beef:cafe::\n";
+    says(&world.mail_to(&tenant.email).await, "Your password was changed", &[address]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
