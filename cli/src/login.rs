@@ -68,13 +68,14 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
     let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
     config.change(&api.origin(), |service| {
-        service.key = Some(key);
+        service.key = Some(key.clone());
         service.key_id = id;
     })?;
     config.prefer(&api.origin(), true)?;
-    // The previous key is deleted only after the new one is stored.
-    if let Some(old) = before.key_id {
-        let _may_be_gone = signed_in.call(&DeleteKey::new(old)).await;
+    // The previous key is deleted only after the new one is stored. It deletes itself, because the new one may belong to
+    // another user or organization.
+    if let (Some(old), Some(id)) = (before.key.filter(|old| *old != key), before.key_id) {
+        let _may_be_gone = api.by(Caller::Key(old)).call(&DeleteKey::new(id)).await;
     }
     if !api.is_private() {
         print_note("Warning: this address uses plain http, so the API key is sent unencrypted. Use https.");

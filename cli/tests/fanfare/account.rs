@@ -65,6 +65,26 @@ async fn logout_names_the_keys_that_it_deleted() {
     assert!(!world.key_works(key["key"].as_str().expect("a key")).await);
 }
 
+/// The new credentials may belong to another organization, or lack the scope for deleting keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_login_deletes_the_key_of_the_previous_one() {
+    let world = World::start().await;
+    let (tenant, other, machine) = (world.tenant("acme").await, world.tenant("other").await, Machine::new(&world));
+    let limited = world.key(&tenant.cookie, json!({"kind": "organization", "scopes": ["webhooks:read"]})).await;
+    machine.signs_in(&tenant).await;
+    for next in [&limited, &other.key] {
+        let issued = world.cli(&tenant.cookie, "api-key/create", json!({"name": "laptop"})).await.body;
+        let previous = issued["key"].as_str().expect("a key");
+        let stored = json!({"services": {&machine.api: {"key": previous, "key_id": issued["id"]}}});
+        // The key of the previous login is also accepted as a new one, and then stays valid.
+        for (key, is_kept) in [(previous, true), (next, false)] {
+            std::fs::write(machine.home.join("fanfare/credentials.json"), stored.to_string()).expect("a file");
+            let login = machine.run_with(&["login", "--key"], key).await;
+            assert_eq!((login.code, world.key_works(previous).await), (0, is_kept), "{login:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn profiles_keep_logins_apart() {
     let world = World::start().await;
