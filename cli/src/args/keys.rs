@@ -1,7 +1,7 @@
 //! The commands of `fanfare keys`.
 
 use api::account::Scope;
-use clap::Subcommand;
+use clap::{Subcommand, builder::NonEmptyStringValueParser};
 
 use super::values::{lifetime, one_of};
 
@@ -36,6 +36,7 @@ Examples:
     #[command(after_help = "Example:\n  fanfare keys delete ID")]
     Delete {
         /// Id of the key, or its first characters
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
         /// Do not ask for confirmation
         #[arg(long)]

@@ -1,7 +1,7 @@
 //! The commands of `fanfare team`, and the options of `settings` and `audit`.
 
 use api::{Cursor, Timestamp, account::Role, audit::Action};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 
 use super::values::{one_of, since};
 
@@ -27,6 +27,7 @@ Examples:
   fanfare team accept analytical-engines --delete-organization    # as the last member of yours")]
     Accept {
         /// Slug of the organization, or id of the invitation [default: the only invitation]
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         invitation: Option<String>,
         /// Delete your current organization with all its data if you are its last member
         #[arg(long)]
@@ -42,6 +43,7 @@ Examples:
     #[command(after_help = "Example:\n  fanfare team decline analytical-engines")]
     Decline {
         /// Slug of the organization, or id of the invitation [default: the only invitation]
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         invitation: Option<String>,
         /// Print the sign-in address without opening a browser
         #[arg(long)]

@@ -265,6 +265,23 @@ async fn a_team_and_its_settings_are_managed() {
     );
     let listed = machine.run(&["team", "list"]).await;
     for line in [&format!("{}  ", tenant.email), "bo@example.com  ", "cy@example.com  "] {
+/// Scripts pass the value of a variable that may not be set.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_id_does_not_select_the_only_object() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    for arguments in [
+        &["keys", "delete", "", "--yes"][..],
+        &["team", "accept", "", "--yes", "--no-browser"],
+        &["team", "decline", "", "--no-browser"],
+    ] {
+        let refused = timeout(Duration::from_secs(20), machine.run(arguments)).await.expect("nothing to approve");
+        assert!(refused.code == 2 && refused.err.contains("a value is required for"), "{refused:?}");
+    }
+    assert!(world.key_works(&tenant.key).await);
+}
+
         assert!(listed.out.lines().any(|shown| shown.starts_with(line)), "{listed:?}");
     }
     assert!(listed.out.contains("invited, expires in"), "{listed:?}");
