@@ -62,7 +62,14 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
             let email = find(api, &member).await?.user.email;
             let shown = cell(&email);
             confirm(&format!("Remove {shown}? This deletes the account and its personal API keys."), yes)?;
-            let removed = api.call(&RemoveMember::new(email.as_str().to_owned())).await?;
+            let removed = api.call(&RemoveMember::new(email.as_str().to_owned())).await.map_err(|failure| {
+                // The key has just listed the members, so it is valid: only a session can remove its own user.
+                match failure.is_not_signed_in() {
+                    true => Failure::local("An API key cannot remove the user that it acts for.")
+                        .hint("Delete your account on the page that `fanfare open account` opens."),
+                    false => failure,
+                }
+            })?;
             Ok(print_result(&removed, is_json, &format!("Removed {shown}."))?)
         }
     }

@@ -282,6 +282,27 @@ async fn an_empty_id_does_not_select_the_only_object() {
     assert!(world.key_works(&tenant.key).await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_valid_cannot_remove_its_own_user() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let refused = machine.run(&["team", "remove", &tenant.email, "--yes"]).await;
+    assert!(refused.code == 1 && refused.err.contains("hint: Delete your account on the page"), "{refused:?}");
+    assert_eq!(machine.run(&["whoami"]).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_team_and_its_settings_are_managed() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    world.member(&tenant, "bo@example.com", "member").await;
+    assert!(
+        machine.run(&["team", "invite", "cy@example.com"]).await.out.starts_with("Invited cy@example.com as member.")
+    );
+    let listed = machine.run(&["team", "list"]).await;
+    for line in [&format!("{}  ", tenant.email), "bo@example.com  ", "cy@example.com  "] {
         assert!(listed.out.lines().any(|shown| shown.starts_with(line)), "{listed:?}");
     }
     assert!(listed.out.contains("invited, expires in"), "{listed:?}");
