@@ -8,6 +8,9 @@ use serde_json::json;
 
 use crate::terminal::{print_note, print_note_json, shown};
 
+/// The conventional exit code after SIGINT.
+pub(crate) const SIGINT_EXIT_CODE: u8 = 130;
+
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -123,7 +126,7 @@ impl Failure {
             Cause::Unreachable => 5,
             Cause::JobFailed => 6,
             Cause::TimedOut => 7,
-            Cause::Interrupted => 130,
+            Cause::Interrupted => SIGINT_EXIT_CODE,
         }
     }
 

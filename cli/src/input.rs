@@ -9,7 +9,10 @@ use api::Secret;
 use text::is_visible;
 use zeroize::Zeroizing;
 
-use crate::{browser::has_person, failure::Failure};
+use crate::{
+    browser::has_person,
+    failure::{Failure, SIGINT_EXIT_CODE},
+};
 
 /// The maximum length of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 4096;
@@ -19,11 +22,34 @@ const MIN_SECRET_LENGTH: usize = 16;
 /// Reads a line with a secret from standard input or, without echo, from a terminal. Empty if there is no line.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     if has_person() {
-        return Ok(rpassword::prompt_password(prompt).map(Zeroizing::new)?);
+        return typed_line(prompt);
     }
     let mut text = Zeroizing::new(String::new());
     io::stdin().lock().take(MAX_SECRET_BYTES).read_line(&mut text)?;
     Ok(text)
+}
+
+/// Reads a line from a terminal without echo. At Ctrl-C, `rpassword` raises the signal before it restores the terminal:
+/// without a handler, the process would end and leave the terminal without echo and Ctrl-C.
+fn typed_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
+    #[cfg(unix)]
+    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    #[cfg(windows)]
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    let typed = match rpassword::prompt_password(prompt) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            return Err(Failure::interrupted("Stopped by Ctrl-C."));
+        }
+        // Ctrl-D
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Zeroizing::default(),
+        typed => typed.map(Zeroizing::new)?,
+    };
+    // From now on, Ctrl-C ends the process again.
+    tokio::spawn(async move {
+        interrupt.recv().await;
+        std::process::exit(SIGINT_EXIT_CODE.into());
+    });
+    Ok(typed)
 }
 
 /// Reads the signing secret from `FANFARE_SIGNING_SECRET` or, if it is not set, from standard input. Arguments are not

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use tokio::{sync::watch, time::sleep};
 
-use crate::terminal::print_note;
-
-/// The conventional exit code after SIGINT.
-const SIGINT_EXIT_CODE: i32 = 130;
+use crate::{failure::SIGINT_EXIT_CODE, terminal::print_note};
 
 /// The time in which a repeated signal is not a second one. Programs that start others, such as `timeout` and
 /// `concurrently`, pass on a signal that the terminal has already sent.
@@ -28,7 +25,7 @@ impl Stop {
             sleep(REPEAT_INTERVAL).await;
             requested().await;
             print_note("Stopped immediately. Unsettled events will be received again after a minute.");
-            std::process::exit(SIGINT_EXIT_CODE);
+            std::process::exit(SIGINT_EXIT_CODE.into());
         });
         Self(stopped)
     }

@@ -268,13 +268,36 @@ async fn watch_has_titles_and_columns() {
     assert!(shown[1..].iter().all(|line| line[column..].starts_with("a-job…deed  ")), "{shown:#?}");
 }
 
+/// `fanfare login --key` with a controlling terminal, which it reads the key from.
+fn login_with_key(machine: &Machine) -> Command {
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_fanfare"), "login", "--key"]).env_clear();
+    command.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_at_a_hidden_prompt_restores_the_terminal() {
+    let machine = Machine::new(&World::start().await);
+    let command = login_with_key(&machine);
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut terminal = Terminal::start(command, 80);
+        terminal.says("API key: ");
+        terminal.hides();
+        terminal.types("\u{3}");
+        let code = terminal.child.wait().expect("it ends").code();
+        (code, tcgetattr(&terminal.keyboard).expect("a terminal").local_modes)
+    });
+    let (code, modes) = ended.await.expect("it ends");
+    assert_eq!(code, Some(130));
+    assert!(modes.contains(LocalModes::ECHO | LocalModes::ISIG | LocalModes::ICANON), "{modes:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_typed_key_is_not_shown() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
-    let mut command = Command::new("setsid");
-    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_fanfare"), "login", "--key"]).env_clear();
-    command.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api);
+    let command = login_with_key(&machine);
     let key = tenant.key.clone();
     let shown = tokio::task::spawn_blocking(move || {
         let mut terminal = Terminal::start(command, 80);
