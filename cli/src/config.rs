@@ -81,28 +81,33 @@ pub(crate) struct ListedCredentials<'a> {
 }
 
 impl Config {
-    pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
+    /// Reads the file. One that cannot be opened is only a failure if it `is_needed`.
+    pub(crate) fn load(profile: Option<String>, is_needed: bool) -> Result<Self, Failure> {
+        let unreadable =
+            |path: &Path, why: String| Failure::local(format!("Could not read {}: {why}.", path.display()));
         // Without a configuration folder, as in some scripts, the key comes from the environment.
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: ConfigFile::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
-        let unreadable = |why: String| {
-            Failure::local(format!("Could not read {}: {why}.", path.display()))
-                .hint("Delete it, and run `fanfare login`.")
-        };
         let kept = match fs::read(&path).map(Zeroizing::new) {
             // The parser's message may quote a key.
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| unreadable(format!("unexpected content in line {}", error.line())))?,
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let failure = unreadable(&path, format!("unexpected content in line {}", error.line()));
+                failure.hint("Delete it, and run `fanfare login`.")
+            })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => ConfigFile::default(),
-            Err(error) => return Err(unreadable(error.to_string())),
+            Err(_) if !is_needed => return Ok(Self { folder: None, kept: ConfigFile::default(), profile }),
+            Err(error) => {
+                let failure = unreadable(&path, error.to_string());
+                return Err(failure.hint("Correct its permissions or HOME, or set FANFARE_API and FANFARE_API_KEY."));
+            }
         };
         Ok(Self { folder: Some(folder), kept, profile })
     }
 
     /// Reads the file again.
     pub(crate) fn reloaded(&self) -> Result<Self, Failure> {
-        Self::load(self.profile.clone())
+        Self::load(self.profile.clone(), true)
     }
 
     /// The file's path.
@@ -137,7 +142,7 @@ impl Config {
 
     /// Creates the folder, so that only its owner can open it.
     fn private_folder(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::local("No configuration folder was found.").hint("Set HOME.");
+        let missing = || Failure::local("There is no configuration folder that can be opened.").hint("Set HOME.");
         let folder = self.folder.as_deref().ok_or_else(missing)?;
         make_private(folder).map_err(|error| Failure::of_file(folder, &error))?;
         Ok(folder)

@@ -85,9 +85,11 @@ pub(crate) async fn run(api: &Api, config: &Config, is_json: bool) -> Result<(),
 fn credentials(config: &Config) -> Check {
     const NAME: &str = "credentials";
     match config.path() {
-        None => {
-            Check::warning(NAME, "no configuration folder was found", "Set HOME, or FANFARE_API and FANFARE_API_KEY.")
-        }
+        None => Check::warning(
+            NAME,
+            "there is no configuration folder that can be opened",
+            "Set HOME, or FANFARE_API and FANFARE_API_KEY.",
+        ),
         Some(path) => {
             let detail = shown(&path.display().to_string());
             match config.is_open_to_others() {

@@ -94,7 +94,10 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Command::Man { folder } = command {
         return Ok(clap_mangen::generate_to(Arguments::command(), folder)?);
     }
-    let mut config = Config::load(profile)?;
+    let key = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.trim().is_empty());
+    // The variables contain all that most commands need, for instance in a container whose user cannot open `HOME`.
+    let is_file_needed = api.is_none() || key.is_none() || profile.is_some();
+    let mut config = Config::load(profile, is_file_needed)?;
     if matches!(command, Command::Profiles) {
         return profiles::list(&config, json);
     }
@@ -105,7 +108,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
     let base = base.ok_or_else(|| Failure::local("The address of the service is missing.").hint("Add --api."))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
-    let caller = match std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.trim().is_empty()) {
+    let caller = match key {
         Some(key) => Caller::KeyOfEnvironment(login::key_of(&key, "FANFARE_API_KEY")?),
         None => kept.map_or(Caller::Anonymous, Caller::Key),
     };

@@ -206,3 +206,20 @@ async fn an_unwritable_home_is_named() {
     let login = super::ended(login, &tenant.key).await;
     assert!(login.code == 1 && login.err.contains("Could not use /proc/config/fanfare: "), "{login:?}");
 }
+/// As in a container that runs as another user than its image expects.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_with_a_key_needs_no_home_that_opens() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    // Even root cannot open a file below this one.
+    let closed = ("XDG_CONFIG_HOME", "/dev/null");
+    let with_key = [closed, ("FANFARE_API_KEY", tenant.key.as_str())];
+    let who = machine.run_in(&with_key, &["whoami"]).await;
+    assert!(who.code == 0 && who.out.contains(&tenant.email), "{who:?}");
+    let listen = machine.run_in(&with_key, &["listen", "--to", "1"]).await;
+    assert!(listen.code == 1 && listen.err.contains("hint: Set HOME."), "{listen:?}");
+    let without = machine.run_in(&[closed], &["whoami"]).await;
+    assert!(without.code == 1 && without.err.contains("hint: Correct its permissions or HOME"), "{without:?}");
+}
+
