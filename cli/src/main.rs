@@ -37,7 +37,7 @@ mod wait;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use url::Url;
 
 use crate::{
@@ -78,7 +78,12 @@ fn misused(error: &clap::Error) -> ExitCode {
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
     let text = error.render().to_string();
-    let message = text.lines().next().unwrap_or_default();
+    let message = match error.kind() {
+        // The text is the help.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
+        // The first lines name the arguments or the possible values. Tips and the usage follow an empty line.
+        _ => text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" "),
+    };
     let failure = Failure::usage(message.trim_start_matches("error: ")).hint("Run `fanfare help`.");
     failure.print(true);
     ExitCode::from(failure.exit_code())

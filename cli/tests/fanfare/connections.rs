@@ -185,6 +185,17 @@ async fn errors_of_json_are_json() {
     };
     assert_eq!(error(&["whoami"]).await, (3, json!("not_signed_in"), true));
     assert_eq!(error(&["endpoints", "create"]).await, (2, json!("usage"), true));
+    for (arguments, message) in [
+        (&["endpoints", "get"][..], "the following required arguments were not provided: <ID>"),
+        (&["deliveries", "list", "--status", "new"], "[possible values: pending, delivered, failed, held, ended]"),
+        (&["endpoints"], "a command is missing"),
+    ] {
+        let mut command = machine.command(&[&["--json"], arguments].concat());
+        command.env_remove("FANFARE_API");
+        let refused = super::ended(command, "").await;
+        let error: Value = serde_json::from_str(&refused.err).expect("JSON");
+        assert!(tests::text(&error["error"]["message"]).ends_with(message), "{refused:?}");
+    }
     machine.signs_in(&tenant).await;
     assert_eq!(error(&["endpoints", "create", "nonsense"]).await, (1, json!("bad_request"), false));
     assert_eq!(error(&["deliveries", "get", "--job", "unknown"]).await, (4, json!("not_found"), false));
@@ -195,17 +206,6 @@ async fn errors_of_json_are_json() {
     );
 }
 
-#[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unwritable_home_is_named() {
-    let world = World::start().await;
-    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
-    // Even root cannot create a folder here.
-    let mut login = machine.command(&["login", "--key"]);
-    login.env("XDG_CONFIG_HOME", "/proc/config");
-    let login = super::ended(login, &tenant.key).await;
-    assert!(login.code == 1 && login.err.contains("Could not use /proc/config/fanfare: "), "{login:?}");
-}
 /// As in a container that runs as another user than its image expects.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
@@ -223,3 +223,14 @@ async fn a_script_with_a_key_needs_no_home_that_opens() {
     assert!(without.code == 1 && without.err.contains("hint: Correct its permissions or HOME"), "{without:?}");
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unwritable_home_is_named() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    // Even root cannot create a folder here.
+    let mut login = machine.command(&["login", "--key"]);
+    login.env("XDG_CONFIG_HOME", "/proc/config");
+    let login = super::ended(login, &tenant.key).await;
+    assert!(login.code == 1 && login.err.contains("Could not use /proc/config/fanfare: "), "{login:?}");
+}
