@@ -195,6 +195,13 @@ impl Config {
         self.store()
     }
 
+    /// Checks that changes can be stored.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let lock = self.lock_file("lock")?;
+        lock.lock()?;
+        self.reloaded()?.store()
+    }
+
     /// Records whether the latest login was to this service. Logins with a profile do not count.
     pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
         if self.profile.is_some() {

@@ -22,6 +22,10 @@ use crate::{
 
 /// Signs in, and stores an API key.
 pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json: bool) -> Result<(), Failure> {
+    if !login.key {
+        // A key that is issued and then cannot be stored would stay valid.
+        config.check()?;
+    }
     let (key, id) = if login.key {
         (typed_key()?, None)
     } else if login.complete {

@@ -100,19 +100,22 @@ pub(super) async fn accept(
         Ok((accepted, to, key))
     })
     .await?;
-    let origin = api.origin();
-    match key {
-        Some(Ok(IssuedKey { id, key, .. })) => config.change(&origin, |service| {
+    let replaced = key.map(|issued| {
+        let IssuedKey { id, key, .. } = issued?;
+        config.change(&api.origin(), |service| {
             service.key = Some(key);
             service.key_id = Some(id);
-        })?,
+        })
+    });
+    match replaced {
+        // The account has moved anyway.
         Some(Err(error)) => print_note(&format!(
-            "This machine's API key no longer works, and issuing a new one failed: {error} Run `fanfare login`."
+            "This machine's API key no longer works, and replacing it failed: {error} Run `fanfare login`."
         )),
         None if api.has_key_of_environment() => {
             print_note("If the key in FANFARE_API_KEY is your personal key, it no longer works. Set another one.");
         }
-        None => {}
+        _ => {}
     }
     let meaning =
         format!("{} is now {} of {organization}.", cell(&accepted.member.user.email), cell(&accepted.member.role));

@@ -134,6 +134,21 @@ async fn an_invited_user_moves_with_a_new_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_move_whose_key_cannot_be_stored_is_reported() {
+    let world = World::start().await;
+    let (acme, other, machine) = (world.tenant("acme").await, world.tenant("other").await, Machine::new(&world));
+    machine.signs_in(&other).await;
+    let invite = json!({"email": other.email, "role": "member"});
+    world.cli(&acme.cookie, "organization/invite-member", invite).await;
+    // Even root cannot replace a folder with the file.
+    std::fs::create_dir_all(machine.home.join("fanfare/credentials.new")).expect("a folder");
+    let accept = ["team", "accept", "--delete-organization", "--yes"];
+    let moved = approved(&world, &machine, &other.cookie, &accept).await;
+    assert_eq!((moved.code, moved.out.as_str()), (0, "jo@other.example.com is now member of Doe & Co.\n"), "{moved:?}");
+    assert!(moved.err.contains("This machine's API key no longer works, and replacing it failed: "), "{moved:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_is_declined() {
     let world = World::start().await;
     let (acme, other, machine) = (world.tenant("acme").await, world.tenant("other").await, Machine::new(&world));
