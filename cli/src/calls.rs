@@ -113,17 +113,23 @@ impl Api {
             return Err(self.not_signed_in());
         }
         if !(200..=299).contains(&status) {
-            return Err(refused(status, retry_after, &body));
+            // Another program, or a gateway that does not know the path, has no code for it.
+            return Err(match serde_json::from_slice::<ErrorBody>(&body) {
+                Ok(ErrorBody::Gateway { .. }) | Err(_) if matches!(status, 300..=399 | 404) => self.unlike_a_service(),
+                _ => refused(status, retry_after, &body),
+            });
         }
         let answer = if has_envelope {
             serde_json::from_slice(&body).map(|Envelope { json }| json)
         } else {
             serde_json::from_slice(&body)
         };
-        answer.map_err(|_other| {
-            let message = format!("{} does not respond like a fanfare service.", self.origin());
-            Failure::unreachable(message).hint("Check --api. If the service is newer than this client, update fanfare.")
-        })
+        answer.map_err(|_other| self.unlike_a_service())
+    }
+
+    fn unlike_a_service(&self) -> Failure {
+        let message = format!("{} does not respond like a fanfare service.", self.origin());
+        Failure::unreachable(message).hint("Check --api. If the service is newer than this client, update fanfare.")
     }
 
     /// The failure for a call whose credentials the service rejected.

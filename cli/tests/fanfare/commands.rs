@@ -96,6 +96,10 @@ async fn each_failure_has_an_exit_code_and_a_message() {
     let mut command = machine.command(&["--api", "http://127.0.0.1:1", "whoami"]);
     let output = tokio::task::spawn_blocking(move || command.env("FANFARE_API_KEY", "x").output().expect("it ends"));
     assert_eq!(output.await.expect("it ends").status.code(), Some(5));
+    // Another program, which answers 404.
+    let elsewhere = [("FANFARE_API", world.stack.mail()), ("FANFARE_API_KEY", "x")];
+    let elsewhere = machine.run_in(&elsewhere, &["endpoints", "list"]).await;
+    assert!(elsewhere.code == 5 && elsewhere.err.contains("hint: Check --api."), "{elsewhere:?}");
     world
         .cli(
             &tenant.cookie,
