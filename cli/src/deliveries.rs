@@ -6,8 +6,10 @@ mod watch;
 use std::time::Duration;
 
 use api::{
-    DeliveryId, EndpointId, RecoveryId, Timestamp,
-    deliveries::{Attempt, Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
+    DeliveryId, EndpointId, Timestamp,
+    deliveries::{
+        Attempt, Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Recovering, Resend, Status,
+    },
 };
 
 use self::page::{Labels, Rows, filter};
@@ -137,14 +139,14 @@ async fn recover(api: &Api, which: Recovery, is_json: bool) -> Result<(), Failur
     if no_wait {
         return Ok(print_result(&recovering, is_json, &cell(&recovering.message))?);
     }
-    recovered(api, of, &recovering.recovery_id, is_json).await
+    recovered(api, of, &recovering, is_json).await
 }
 
 /// Shows the progress of a recovery until it is done. The total is not known in advance.
 async fn recovered(
     api: &Api,
     webhook_endpoint_id: Option<EndpointId>,
-    recovery: &RecoveryId,
+    recovering: &Recovering,
     is_json: bool,
 ) -> Result<(), Failure> {
     let (count, mut before) = (Count { webhook_endpoint_id, ..Count::new() }, None);
@@ -156,9 +158,9 @@ async fn recovered(
             }
             counted => counted?,
         };
-        let Some(mine) = counted.recoveries.into_iter().find(|one| one.recovery_id == *recovery) else {
+        let Some(mine) = counted.recoveries.into_iter().find(|one| one.recovery_id == recovering.recovery_id) else {
             end_progress();
-            return Ok(print_line("The recovery continues in the background.")?);
+            return Ok(print_result(recovering, is_json, "The recovery continues in the background.")?);
         };
         if mine.done {
             end_progress();

@@ -160,6 +160,27 @@ async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_that_is_no_longer_listed_prints_json() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let recover = machine.command(&["--json", "deliveries", "recover", "--since", "1h"]);
+    let recover = tokio::spawn(super::ended(recover, ""));
+    let count = async || world.rpc(&tenant.key, "deliveries/stats", json!({})).await.ok()["recoveries"].clone();
+    while count().await == json!([]) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    // Statistics list ten recoveries.
+    for number in 0..10 {
+        let fields = json!({"since": "2026-01-31T12:00:00Z", "workflow": number.to_string()});
+        world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    }
+    let recovered = recover.await.expect("it ends");
+    let printed: Value = serde_json::from_str(&recovered.out).unwrap_or_default();
+    assert!(recovered.code == 0 && printed["recovery_id"].is_string(), "{recovered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sample_event_goes_through_the_service_to_an_endpoint() {
     let world = World::live(&[]).await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
