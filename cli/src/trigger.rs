@@ -85,7 +85,8 @@ async fn post(
         None => Ok(()),
         Some(response) => {
             let line = response.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(Failure::local(format!("The program returned HTTP {status}: {}", cell(&line.trim()))))
+            let cause = if line.is_empty() { ".".to_owned() } else { format!(": {}", cell(&line.trim())) };
+            Err(Failure::local(format!("The program returned HTTP {status}{cause}")))
         }
     }
 }
@@ -97,7 +98,10 @@ fn stored(config: &Config, origin: &str, endpoint: Option<&str>) -> Result<Secre
     let found: Vec<_> = secrets.map(|(id, secret)| (secret, cell(&id))).collect();
     if found.is_empty() {
         let failure = Failure::not_found("No endpoint's signing secret is stored on this machine.");
-        return Err(failure.hint("Run `fanfare listen` once, or pass the secret with --secret."));
+        return Err(failure.hint(
+            "Run `fanfare listen` once, which stores the secret of an endpoint that it creates, or pass the secret with \
+             --secret.",
+        ));
     }
     ids::only(&typed, "endpoint", found).map_err(|failure| failure.hint("Choose one with --endpoint."))
 }

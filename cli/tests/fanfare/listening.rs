@@ -323,7 +323,7 @@ async fn a_sample_event_is_signed_with_the_stored_secret() {
     assert_eq!(posted.header("accept"), "application/json, */*;q=0.8", "as from the service");
     let refusing = Receiver::scripted(&[(500, &[])]).await;
     let refused = machine.run(&["trigger", "job.completed", "--to", &refusing.url("/")]).await;
-    assert!(refused.code == 1 && refused.err.contains("The program returned HTTP 500"), "{refused:?}");
+    assert!(refused.code == 1 && refused.err == "error: The program returned HTTP 500.\n", "{refused:?}");
     let gone = machine.run(&["trigger", "job.completed", "--to", "1"]).await;
     assert!(gone.code == 1 && gone.err.contains("localhost:1 did not respond: connection refused."), "{gone:?}");
 }
