@@ -97,8 +97,8 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     let secret = config.service(&api.origin()).secrets.remove(&id);
     if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
         print_note(
-            "Another machine created this endpoint. If `fanfare listen` runs there too, each event goes to only one \
-            of them.",
+            "`fanfare listen` did not create this endpoint here. If it runs elsewhere, too, each event goes to only \
+            one of them.",
         );
     }
     if listen.print_secret {

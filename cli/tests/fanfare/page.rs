@@ -40,6 +40,9 @@ async fn the_example_of_the_page_works() {
         r#"completed  job-1  {"answer":42}"#,
         "job.completed  job-1  204",
         "Replayed 1 of 1: 1 accepted. The log is unchanged.",
+        // `endpoints create` did, on this machine.
+        "`fanfare listen` did not create this endpoint here.",
+        " did not respond: connection refused.",
     ];
     for words in words {
         assert!(told.contains(words), "{words}: {told}");
