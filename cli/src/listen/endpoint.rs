@@ -26,9 +26,9 @@ use crate::{
 
 /// The start of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// The time without a call after which an endpoint is deleted: a day, plus the ten minutes that `last_asked_at` may
-/// lag.
-const UNUSED_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
+/// The time without a call after which an endpoint is deleted: the three days for which it keeps an event, plus the ten
+/// minutes that `last_asked_at` may lag.
+const UNUSED_LIFETIME: Duration = Duration::from_secs(3 * 24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if it is stored on this machine.
 pub(super) struct Source {
@@ -143,7 +143,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     Ok(id)
 }
 
-/// Deletes endpoints that `listen` created and that no client has called for a day. Their deliveries stay in the log.
+/// Deletes endpoints that `listen` created and that no client has called for three days. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
     let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
     let is_unused_at = |now| {
@@ -164,7 +164,7 @@ async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], m
         match api.call(&Delete::new(id.clone())).await {
             Ok(_) => {
                 print_note(&format!(
-                    "Deleted endpoint {name}, which was unused for a day. Its deliveries stay in the log."
+                    "Deleted endpoint {name}, which was unused for three days. Its deliveries stay in the log."
                 ));
                 let forgotten = config.change(&api.origin(), |service| drop(service.secrets.remove(id)));
                 if let Err(error) = forgotten {

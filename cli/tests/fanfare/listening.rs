@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::webhooks::delivery::Status;
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use local::{Data, Options, Ports};
 use serde_json::{Value, json};
 use tests::{Receiver, RefusingPort, Tenant, World, event};
@@ -384,11 +384,12 @@ async fn missed_events_arrive_at_the_start_and_failures_are_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
+async fn an_endpoint_unused_for_three_days_is_deleted_with_a_note() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     for (description, is_pull) in [
         ("fanfare listen: old", true),
         ("fanfare listen: used", true),
+        ("fanfare listen: weekend", true),
         ("something else", true),
         ("fanfare listen: x", false),
     ] {
@@ -402,9 +403,9 @@ async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     }
     for endpoint in world.endpoints(&tenant).await {
         let id = id_of(&endpoint);
-        world
-            .set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"created_at": "2026-01-01T00:00:00.000Z"}))
-            .await;
+        let days = if endpoint["description"] == "fanfare listen: weekend" { 3 } else { 30 };
+        let created_at = Timestamp::now().before(Duration::from_secs(days * 24 * 60 * 60));
+        world.set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"created_at": created_at})).await;
         if endpoint["description"] == "fanfare listen: used" {
             world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": id})).await.ok();
         }
@@ -413,8 +414,8 @@ async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     listener.says("Deleted endpoint fanfare listen: old").await;
     listener.says("Forwarding to").await;
     let left: Vec<_> = world.endpoints(&tenant).await.iter().map(|one| one["description"].clone()).collect();
-    let expected = ["fanfare listen: used", "something else", "fanfare listen: x", "fanfare listen: laptop"];
-    assert_eq!(left, expected.map(|text| json!(text)));
+    let expected = ["listen: used", "listen: weekend", "something else", "listen: x", "listen: laptop"];
+    assert_eq!(left, expected.map(|text| json!(text.replace("listen:", "fanfare listen:"))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
