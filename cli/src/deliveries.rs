@@ -3,7 +3,7 @@
 mod page;
 mod watch;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use api::{
     DeliveryId, EndpointId, Timestamp,
@@ -149,10 +149,13 @@ async fn recovered(
     recovering: &Recovering,
     is_json: bool,
 ) -> Result<(), Failure> {
-    let (count, mut before) = (Count { webhook_endpoint_id, ..Count::new() }, None);
+    let (count, mut before, mut is_down) = (Count { webhook_endpoint_id, ..Count::new() }, None, false);
     loop {
         let counted = match api.call(&count).await {
             Err(error) if error.is_passing() => {
+                if !mem::replace(&mut is_down, true) {
+                    print_note(&format!("{error} Retrying. The recovery continues in the background."));
+                }
                 tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }

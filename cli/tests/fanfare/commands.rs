@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tests::{Receiver, World, event};
 
-use super::Machine;
+use super::{Machine, listening::Listener};
 
 /// The script is tests/story.sh.
 #[tokio::test(flavor = "multi_thread")]
@@ -178,6 +178,17 @@ async fn a_recovery_that_is_no_longer_listed_prints_json() {
     let recovered = recover.await.expect("it ends");
     let printed: Value = serde_json::from_str(&recovered.out).unwrap_or_default();
     assert!(recovered.code == 0 && printed["recovery_id"].is_string(), "{recovered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_without_its_service_says_that_it_waits() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let recover = Listener::of(machine.command(&["deliveries", "recover", "--since", "1h"]));
+    recover.says("0 resent so far").await;
+    world.stack.stop().await;
+    recover.says("connection refused. Retrying. The recovery continues in the background.").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
