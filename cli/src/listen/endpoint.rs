@@ -97,8 +97,8 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     let secret = config.service(&api.origin()).secrets.remove(&id);
     if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
         print_note(
-            "`fanfare listen` did not create this endpoint here. If it runs elsewhere, too, each event goes to only \
-            one of them.",
+            "The secret of this endpoint is not stored on this machine. If `fanfare listen` runs on another one, too, \
+            each event goes to only one of them.",
         );
     }
     if listen.print_secret {

@@ -40,8 +40,8 @@ async fn the_example_of_the_page_works() {
         r#"completed  job-1  {"answer":42}"#,
         "job.completed  job-1  204",
         "Replayed 1 of 1: 1 accepted. The log is unchanged.",
-        // `endpoints create` did, on this machine.
-        "`fanfare listen` did not create this endpoint here.",
+        // `endpoints create` made it, on this machine.
+        "The secret of this endpoint is not stored on this machine.",
         " did not respond: connection refused.",
     ];
     for words in words {
