@@ -92,8 +92,9 @@ impl Input {
         let headers = fields
             .about(
                 "Headers to send with each attempt, such as an `authorization` header that your receiver requires. By \
-                 default, or with `null`, no headers are added. The signatures do not cover the headers, and their \
-                 values never appear in responses, log lines or emails.",
+                 default, or with `null`, no headers are added. The signatures do not cover the headers. Of \
+                 all responses, only those of `deliveries/receive` contain their values, for the client of a pull \
+                 endpoint; log lines and emails never do.",
             )
             .nullable_object(Create::NAMES.headers, Headers::parse);
         let active = fields
