@@ -420,15 +420,16 @@ async fn an_endpoint_unused_for_three_days_is_deleted_with_a_note() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_clock_deletes_no_endpoint_that_is_in_use() {
+    const DAY: u64 = 24 * 60;
     let (world, tenant, mut machine, receiver) = begin(&[]).await;
     let fields = json!({"description": "fanfare listen: colleague", "kind": "pull"});
     world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     let id = id_of(&world.endpoints(&tenant).await[0]);
     let now = SystemTime::now();
     let ago = |minutes: u64| now - Duration::from_secs(60 * minutes);
-    let used = ago(25 * 60 + 1).duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_millis();
+    let used = ago(4 * DAY + 1).duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_millis();
     world.set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"asked_at": used})).await;
-    let network = NetworkSettings::at(world.stack.api(), ago(25 * 60)).await;
+    let network = NetworkSettings::at(world.stack.api(), ago(4 * DAY)).await;
     network.address().clone_into(&mut machine.api);
     machine.signs_in(&tenant).await;
     let listener = Listener::start(&machine, &receiver.url("/"), &[]);
