@@ -65,7 +65,9 @@ impl App {
 
     async fn wake_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
         let mut refused = 0;
-        for minute in progress.woken.until(Minute::of(now)).take_while(|_| Instant::now() < end) {
+        // After an outage, the check wakes the deliveries of earlier minutes, which would otherwise get two messages.
+        let last = progress.woken.max(Minute::of(now.before(CHECK_DELAY)));
+        for minute in last.until(Minute::of(now)).take_while(|_| Instant::now() < end) {
             refused += self.wake(sweeper, minute, now, end).await?;
             progress.woken = minute;
             self.log.save_sweep(sweeper, *progress, false).await?;

@@ -179,6 +179,16 @@ async fn the_sweep_wakes_a_delivery_whose_message_was_lost() {
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
 }
 
+/// Two messages for an attempt may be handled by two processes, which both make it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_after_an_outage_sends_one_message() {
+    let (world, ..) = failed_once("1000").await;
+    world.sweep(in_minutes(37)).await;
+    assert_eq!(attempts_in(&world.drain("deliveries").await), 1);
+    world.sweep(in_minutes(53)).await;
+    assert_eq!(attempts_in(&world.drain("deliveries").await), 1, "the message was lost");
+}
+
 /// An event that is redriven as a dead letter is a new event, so it does not wake the delivery of the earlier one.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweep_wakes_a_first_attempt_whose_record_was_lost() {
