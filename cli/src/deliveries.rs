@@ -106,7 +106,10 @@ async fn erase(api: &Api, which: Erasure, is_json: bool) -> Result<(), Failure> 
     let what = match (&delivery_id, &job_id) {
         (Some(id), _) => format!("the delivery {}", cell(id)),
         (None, Some(job)) => format!("all deliveries of {}", cell(job)),
-        (None, None) => format!("the ended deliveries{}", period(since.as_ref(), until.as_ref(), endpoint.as_deref())),
+        (None, None) => format!(
+            "the delivered, failed and ended deliveries{}",
+            period(since.as_ref(), until.as_ref(), endpoint.as_deref())
+        ),
     };
     confirm(&format!("Erase the payloads and responses of {what}? They can no longer be resent."), yes)?;
     let mut call = Erase { delivery_id, job_id, webhook_endpoint_id, since, until, ..Erase::new() };

@@ -135,10 +135,11 @@ pub(crate) struct Erasure {
     /// Job whose deliveries to erase
     #[arg(long, group = "which", conflicts_with_all = ["since", "until", "endpoint"])]
     pub(crate) job: Option<String>,
-    /// Only ended deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    /// Only delivered, failed and ended deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time
+    /// in RFC 3339
     #[arg(long, group = "which", value_parser = since)]
     pub(crate) since: Option<Timestamp>,
-    /// Only ended deliveries created before this time
+    /// Only delivered, failed and ended deliveries created before this time
     #[arg(long, group = "which", value_parser = since)]
     pub(crate) until: Option<Timestamp>,
     /// Only deliveries of this endpoint: its id, or the first characters

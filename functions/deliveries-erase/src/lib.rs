@@ -47,8 +47,8 @@ fn route() -> Route<App> {
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. One that waits at a pull endpoint ends, unless a client has leased it. If any other of the \
              job's deliveries is pending, nothing is erased. If one is resent during the \
-             call, other deliveries may be erased before the call is rejected. In a period, only deliveries that have \
-             ended are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
+             call, other deliveries may be erased before the call is rejected. In a period, only delivered, failed \
+             and ended deliveries are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
              deliveries of an event to several endpoints can share a payload: it is removed from the table with the \
              last of them, and for a minute after it was stored, they count as pending. If the queue delivers a job \
              event twice within a minute of its arrival, the second copy can restore a payload that was erased in that \
@@ -90,10 +90,13 @@ impl Input {
             .about("The id of an endpoint: with `since` or `until`, only its deliveries are erased.")
             .optional_text(Erase::NAMES.webhook_endpoint_id, EndpointId::parse);
         let since = fields
-            .about("Erases the ended deliveries that were created at this time or later.")
+            .about("Erases the delivered, failed and ended deliveries that were created at this time or later.")
             .optional_text(Erase::NAMES.since, Timestamp::parse);
         let until = fields
-            .about("Erases the ended deliveries that were created before this time, which must not be before `since`.")
+            .about(
+                "Erases the delivered, failed and ended deliveries that were created before this time, which must not \
+                 be before `since`.",
+            )
             .optional_text(Erase::NAMES.until, Timestamp::parse);
         let cursor = fields
             .about(

@@ -185,8 +185,8 @@ fn erase(error: Option<&Error>, now: Timestamp) -> Markup {
         details open[error.is_some()] {
             summary { "Erase payloads" }
             p {
-                "The payloads and responses of ended deliveries are erased. The deliveries stay in the list with their \
-                 attempts, but can no longer be resent. Pending and held deliveries are left out."
+                "The payloads and responses of delivered, failed and ended deliveries are erased. The deliveries stay in \
+                 the list with their attempts, but can no longer be resent. Pending and held deliveries are left out."
             }
             (Form {
                 action: "erase",

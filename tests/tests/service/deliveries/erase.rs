@@ -420,6 +420,7 @@ async fn the_console_erases_the_payloads_of_a_period() {
     }
     let (browser, path) = (Browser::new(&world, &tenant.cookie), format!("/console/endpoints/{endpoint}"));
     let page = browser.open(&path).await;
+    assert!(page.page().contains("of delivered, failed and ended deliveries are erased"), "{}", page.page());
     let since = book.ago(HOUR).to_string();
     let typed = [("since", &since[..16]), ("sure", "yes")];
     let refused = browser.press(&path, &page, "Erase payloads", &typed[..1]).await;
