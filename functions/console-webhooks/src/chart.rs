@@ -139,7 +139,7 @@ pub(crate) fn large(
                     svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
                     " "
                     @match *class {
-                        "held" if held != "held" => "To fetch",
+                        "held" => (column_of_held(held)),
                         "delivered" if details.since.is_some() => "Delivered",
                         _ => (words),
                     }
@@ -187,7 +187,8 @@ pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
 }
 
 /// A table of the hours with deliveries. Each hour links to its deliveries.
-pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
+/// `held` is the word for held deliveries.
+pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId, held: &str) -> Markup {
     if counted.hours.is_empty() {
         return html! {};
     }
@@ -197,7 +198,7 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
             table .numbers {
                 thead {
                     tr {
-                        @for name in ["Hour", "Delivered", "Failed", "Held", "Pending", "Ended"] { th scope="col" { (name) } }
+                        @for name in ["Hour", "Delivered", "Failed", column_of_held(held), "Pending", "Ended"] { th scope="col" { (name) } }
                     }
                 }
                 tbody {
@@ -227,6 +228,11 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
             }
         }
     }
+}
+
+/// The label for held deliveries. `held` is the word for them.
+fn column_of_held(held: &str) -> &'static str {
+    if held == "held" { "Held" } else { "To fetch" }
 }
 
 /// Returns the address of the page that lists an hour's deliveries.

@@ -3,7 +3,7 @@
 use common::{
     http::page::{Form, pretty, visible},
     timestamp::Timestamp,
-    webhooks::delivery::Delivery,
+    webhooks::delivery::{Delivery, Status},
 };
 use maud::{Markup, html};
 
@@ -35,7 +35,13 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
         @if delivery.erased_at.is_none() && delivery.can_be_erased(Timestamp::now()) {
             details {
                 summary { "Erase payload and responses" }
-                p { "The delivery stays in the list with its attempts, but can no longer be resent." }
+                p {
+                    // Only at a pull endpoint can a held delivery be erased.
+                    @if delivery.status == Status::Held {
+                        "No client has received this delivery. Erasing cancels it: it stays in the list, but can no longer be "
+                        "received or resent."
+                    } @else { "The delivery stays in the list with its attempts, but can no longer be resent." }
+                }
                 (Form {
                     button: "Erase payload and responses",
                     is_danger: true,

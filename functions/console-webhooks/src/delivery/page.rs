@@ -218,6 +218,10 @@ fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is
     if !is_kept {
         return html! { p { "This delivery cannot be resent, because its payload is no longer stored." } };
     }
+    // It waits for a client, so nothing would be sent.
+    if delivery.status == Status::Held && endpoint.is_some_and(is_fetched) {
+        return html! {};
+    }
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     let button = if is_inactive { "Enable endpoint and resend" } else { "Resend" };
     if endpoint.is_some_and(is_gone) && !is_confirmed {
@@ -255,7 +259,8 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, told: Option<&End
                 @match (endpoint, delivery.webhook_endpoint_id) {
                     (Some(endpoint), _) => {
                         a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(&endpoint.name())) } }
-                        @if let Some(description) = &endpoint.options.description { " " bdi .soft { (visible(description.as_str())) } }
+                        // Without a URL, the description is the name.
+                        @if let Some(description) = endpoint.options.description.as_ref().filter(|_| endpoint.url.is_some()) { " " bdi .soft { (visible(description.as_str())) } }
                     },
                     (None, Some(id)) => (deleted(id)),
                     (None, None) => "Job callback",

@@ -144,7 +144,7 @@ pub(super) async fn page<R>(
         section {
             h2 { "Last 24 hours" }
             (chart::large(&numbers.counted, &numbers.details, id, held_word(&numbers.endpoint), now))
-            (chart::by_hour(&numbers.counted, id))
+            (chart::by_hour(&numbers.counted, id, held_word(&numbers.endpoint)))
         }
         section {
             h2 { "Latest deliveries" }

@@ -87,3 +87,22 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     says(&browser.open("/console/deliveries?status=held").await, &["Held 0", "webhook.test", "To fetch"]);
     assert!(!super::text(&test).contains("inactive"), "{}", super::text(&test));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_delivery_can_be_canceled_but_not_resent() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let made = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull", "description": "A laptop"})).await;
+    let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
+    world.deliver(event(&tenant.id, "one")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    // Both the chart's legend and the table by hour use the state's word.
+    says(&browser.open(&path).await, &["To fetch 1", "By hour", "Hour Delivered Failed To fetch Pending Ended"]);
+    let delivery = format!("/console/deliveries/{}", world.only_logged(&tenant.id).await.id);
+    let page = browser.open(&delivery).await;
+    says(&page, &["Waiting for a client to receive it.", "Destination A laptop Job"]);
+    assert!(!page.page().contains(">Resend</button>"), "nothing would be sent");
+    says(&page, &["No client has received this delivery. Erasing cancels it"]);
+    let erased = browser.press(&delivery, &page, "Erase payload and responses", &[]).await;
+    says(&erased, &["Ended Canceled: it was erased."]);
+}
