@@ -86,7 +86,7 @@ impl Unfinished {
     }
 
     /// The endpoints with failed deliveries, and the callbacks.
-    fn list(&self) -> Markup {
+    fn list(&self, now: Timestamp) -> Markup {
         let failing: Vec<_> = self.endpoints.iter().filter(|(_, open)| open.failed.count > 0).collect();
         let deliveries = |failed: &Backlog| counted(failed.number(), "failed delivery", "failed deliveries");
         html! {
@@ -95,6 +95,7 @@ impl Unfinished {
                 @for (endpoint, open) in failing.iter().take(MAX_NAMED) {
                     li {
                         a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
+                        @if is_failing(endpoint, now) { "failing, " }
                         (deliveries(&open.failed))
                     }
                 }
@@ -134,6 +135,10 @@ impl Unfinished {
     }
 }
 
+fn is_failing(endpoint: &EndpointView, now: Timestamp) -> bool {
+    endpoint.health.failing_since(now).is_some()
+}
+
 async fn get_page(app: Arc<App>, call: Call<User>, link: FormValues) -> Result<Page> {
     let tenant = &call.caller.organization;
     match link.get("id") {
@@ -163,8 +168,11 @@ async fn confirmation(app: &App, tenant: &TenantId) -> Result<Page> {
     let content = html! {
         @if let Some(running) = &running { (running) }
         p { "Created since " (times::date(since)) ". They are resent at up to 100 per second." }
-        (failed.list())
+        (failed.list(now))
         (failed.list_left_out())
+        @if failed.endpoints.iter().any(|(endpoint, open)| open.failed.count > 0 && is_failing(endpoint, now)) {
+            p { "A failing endpoint rejects these deliveries again, unless its receiver has been fixed. Send it a test event first." }
+        }
         div .row {
             (Form { to: PATH, button: &button, hidden: &[("since", &since.to_string())], ..Form::default() })
             a href="/console" { "Cancel" }
@@ -240,7 +248,7 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
                     (false, _) => { strong { "Resending: " (resent) " of " (deliveries(resent + failed)) } "." },
                 }
             }
-            @if *done { (left.list()) (left.list_left_out()) }
+            @if *done { (left.list(now)) (left.list_left_out()) }
         }
     };
     Ok((line, !*done || pending > 0))

@@ -90,6 +90,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere], selection: Selection<'_>, now: Tim
                             a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
                             @match (urgency(endpoint, now), failed.count) {
                                 (0, 0) => "failing",
+                                (0, _) => { "failing, " (missed(failed, &Backlog::default())) }
                                 (1, 0) => "disabled",
                                 (1, _) => { "disabled, " (missed(failed, &Backlog::default())) }
                                 _ => (missed(failed, &Backlog::default())),

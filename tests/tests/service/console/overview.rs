@@ -474,3 +474,23 @@ async fn failed_deliveries_of_all_endpoints_are_resent_at_once() {
     says(&browser.open(&path).await, &["Now failed: 1. Pending: 0.", "/11 : 1 failed delivery"]);
     says(&browser.open("/console/recovery?id=x").await, &["not one of the ten latest"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_pages_and_a_recovery_name_failing_endpoints() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    for number in 10..60 {
+        let fields = json!({"url": format!("http://127.0.0.1:9/n{number}"), "events": ["job.failed"]});
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 3]).await;
+    world.endpoint(&tenant, &receiver.url("/failing"), "s").await;
+    for job in 0..3 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    let confirmation = ["/failing : failing, 3 failed deliveries", "Send it a test event first.", "Resend all 3"];
+    says(&browser.open("/console/recovery").await, &confirmation);
+    let page = browser.open("/console?page=2").await;
+    says(&page, &["1 endpoint on other pages", "/failing : failing, 3 failed deliveries"]);
+}
