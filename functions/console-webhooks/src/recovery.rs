@@ -222,8 +222,7 @@ async fn progress(app: &App, tenant: &TenantId, id: &str, is_live: bool) -> Resu
     Ok(Page::new("Recovery", content).actions(switch).live(is_live && is_changing).within(console))
 }
 
-/// The progress of a recovery of all endpoints, and whether it is changing. The total is the sum of the resent and the
-/// remaining deliveries.
+/// The progress of a recovery of all endpoints, and whether it is changing.
 async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<(Markup, bool)> {
     let Recovery { selection: Selection { time, .. }, resent, done, .. } = recovery;
     let period = Filter { since: Some(time.start), until: Some(time.end), ..Filter::default() };
@@ -239,14 +238,16 @@ async fn line(app: &App, tenant: &TenantId, recovery: &Recovery, now: Timestamp)
             p {
                 @match (*done, resent) {
                     (true, _) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
-                    (true, _) => {
-                        strong { (deliveries(resent)) " resent" } ". Now failed: " (failed) ". Pending: " (pending)
+                    (false, 0) => { strong { "Resending " (deliveries(failed)) } ": starts within seconds." },
+                    // There is no total: deliveries that have failed again count as failed, too.
+                    (is_done, _) => {
+                        strong { @if is_done { (deliveries(resent)) " resent" } @else { "Resending: " (deliveries(resent)) " so far" } }
+                        ". Now failed: " (failed) ". Pending: " (pending)
                         @if pending > 0 { ", with those that were not resent but wait for a retry" }
                         "."
                     },
-                    (false, 0) => { strong { "Resending " (deliveries(failed)) } ": starts within seconds." },
-                    (false, _) => { strong { "Resending: " (resent) " of " (deliveries(resent + failed)) } "." },
                 }
+                " Started " (times::when(recovery.id.made_at(), now)) "."
             }
             @if *done { (left.list(now)) (left.list_left_out()) }
         }

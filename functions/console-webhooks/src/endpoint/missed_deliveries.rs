@@ -68,9 +68,9 @@ pub(super) fn retry(numbers: &EndpointNumbers, now: Timestamp) -> Markup {
     }
 }
 
-/// The progress of the newest recovery: requested, in progress or finished. The total is the sum of the resent and the
-/// remaining deliveries. If the endpoint is disabled, deliveries are held again instead of sent.
-pub(super) fn recovery(numbers: &EndpointNumbers, newest: &Recovery) -> Markup {
+/// The progress of the newest recovery: requested, in progress or finished. If the endpoint is disabled, deliveries are
+/// held again instead of sent.
+pub(super) fn recovery(numbers: &EndpointNumbers, newest: &Recovery, now: Timestamp) -> Markup {
     let (open, Selection { time, status, .. }) = (&numbers.open, &newest.selection);
     let is_active = numbers.endpoint.active;
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, time));
@@ -105,10 +105,14 @@ pub(super) fn recovery(numbers: &EndpointNumbers, newest: &Recovery) -> Markup {
                     (false, 0, _) => {
                         strong { "Resending " (deliveries(left)) } ": starts within seconds, at up to 100 per second."
                     },
-                    // There is no total, because resent deliveries may already be pending again.
-                    (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },
-                    (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
+                    // There is no total: resent deliveries may be pending or have failed again.
+                    (false, ..) => {
+                        strong { "Resending: " (deliveries(resent)) " so far" }
+                        @if !open.is_empty() { ". Not delivered at this endpoint: " (open.join(", ")) }
+                        "."
+                    },
                 }
+                " Started " (times::when(newest.id.made_at(), now)) "."
             }
         }
     }

@@ -133,10 +133,10 @@ pub(super) async fn page<R>(
                 error => (alert(error)),
             }
         }
-        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed_deliveries::recovery(numbers, newest)) }
+        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed_deliveries::recovery(numbers, newest, now)) }
         (header(numbers, &more, now))
         (explanations(app, &call.base, numbers, &more, now))
-        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed_deliveries::recovery(numbers, newest)) }
+        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed_deliveries::recovery(numbers, newest, now)) }
         @if numbers.open.failed.count + numbers.held().count > 0 && newest.is_none_or(|newest| newest.done) {
             (missed_deliveries::again(numbers, now))
         }

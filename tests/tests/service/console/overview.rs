@@ -494,3 +494,35 @@ async fn other_pages_and_a_recovery_name_failing_endpoints() {
     let page = browser.open("/console?page=2").await;
     says(&page, &["1 endpoint on other pages", "/failing : failing, 3 failed deliveries"]);
 }
+
+/// Deliveries that have failed again count as failed, so there is no total.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_in_progress_counts_what_is_failed_now() {
+    let world = World::start().await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let (book, endpoint) = (Book::of(&world), world.endpoint(&tenant, &receiver.url("/hook"), "s").await);
+    let failed = (0..30).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+    book.write(&tenant, failed).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let is_recovery = |item: &Item| ["since", "until"].iter().all(|name| item.contains_key(*name));
+    for (path, progress) in [
+        ("/console/recovery".to_owned(), "7 failed deliveries so far . Now failed: 30. Pending: 0. Started just now"),
+        (
+            format!("/console/endpoints/{endpoint}"),
+            "7 failed deliveries so far . Not delivered at this endpoint: 30 failed.",
+        ),
+    ] {
+        let fields = json!({
+            "webhook_endpoint_id": path.contains("endpoints").then_some(&endpoint), "since": book.ago(HOUR * 2),
+            "status": "failed",
+        });
+        let started = world.rpc(&tenant.key, "deliveries/recover", fields).await;
+        assert!(world.set_where("deliveries", is_recovery, &json!({"resent": 7})).await > 0);
+        let id = started.ok()["recovery_id"].as_str().expect("an id").to_owned();
+        let query = if path.contains("endpoints") { String::new() } else { format!("?id={id}") };
+        says(&browser.open(&format!("{path}{query}")).await, &["Resending:", progress]);
+    }
+    world.handle_all().await;
+    let done = browser.open(&format!("/console/endpoints/{endpoint}")).await;
+    says(&done, &["resent, all delivered .", "Started just now"]);
+}
