@@ -165,13 +165,20 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &FormValues, now:
         [&[(IDS, link.get(IDS)), ("live", "1")][..], &[(IDS, link.get(IDS))]].map(|other| address(link, other));
     let content = html! {
         div .notice role="status" {
-            p { strong { (counted(deliveries.len(), "resent delivery", "resent deliveries")) ": " (chart::summary(counts)) "." } }
+            @if deliveries.is_empty() {
+                p {
+                    strong { "None of these deliveries was resent" }
+                    ": their payloads are no longer stored, their endpoints were deleted, or they belong to another organization."
+                }
+            } @else {
+                p { strong { (counted(deliveries.len(), "resent delivery", "resent deliveries")) ": " (chart::summary(counts)) "." } }
+            }
             @if is_changing {
                 p { "Pending deliveries are being sent. " a href=(off) { "Refresh" } }
             }
         }
         p { a href=(PATH) { "All deliveries" } }
-        (table(&deliveries, &endpoints, Of::AllEndpoints, "No such deliveries.", now))
+        @if !deliveries.is_empty() { (table(&deliveries, &endpoints, Of::AllEndpoints, "", now)) }
     };
     let switch = live_updates::switch(is_live, is_changing, &on, &off);
     Ok(Page::new("Resent deliveries", content).actions(switch).live(is_live && is_changing).within(console))
