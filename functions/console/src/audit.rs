@@ -150,6 +150,10 @@ fn object(entry: &api::audit::Entry) -> Markup {
         let agent = entry.user_agent.as_deref().filter(|_| entry.action == Action::SessionCreated);
         return html! { (agent.map_or("A session".into(), |text| visible(&agent::name(text)).into_owned())) };
     }
+    let is_of_all = matches!(&entry.action, api::Extensible::Known(Action::RecoveryStarted | Action::ErasureRequested));
+    if is_of_all && target.kind == TargetKind::Organization {
+        return html! { "All endpoints" };
+    }
     let name = target.name.as_deref().unwrap_or(&target.id);
     let name = name.split_once("://").map_or(name, |(_, rest)| rest);
     html! {

@@ -98,3 +98,13 @@ async fn a_member_does_not_see_the_audit_log() {
     assert!(!page.page().contains("API key created"), "{page:?}");
     assert!(!open(&world, &member.cookie, "/console/team").await.page().contains(PAGE));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_of_all_endpoints_has_no_id_as_its_object() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    world.rpc(&owner.key, "deliveries/recover", json!({"since": "2026-01-31T12:00:00Z"})).await.ok();
+    let page = open(&world, &owner.cookie, &format!("{PAGE}?action=recovery.started")).await;
+    let table = page.page().split_once("<tbody>").expect("a table").1;
+    assert!(table.contains(">All endpoints<") && !table.contains(&owner.id), "{table}");
+}
