@@ -126,7 +126,7 @@ impl Page {
             ..Form::default()
         };
         let content = html! {
-            p { strong { "Nothing was saved or sent." } " Sign in, and your input will be restored." }
+            p { strong { "Nothing was saved or sent." } " Sign in to continue." }
             (sign_in)
         };
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }

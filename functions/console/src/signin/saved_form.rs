@@ -1,17 +1,20 @@
 //! Restores the fields of a form that was submitted after its session had ended, once the user has signed in again.
 
+use api::ClosedSet as _;
 use common::{
+    accounts::permissions::Scope,
     http::{
         AGAIN, FormValues,
-        page::{Field, Page, visible},
+        page::{Field, Page, TICKED, visible},
     },
+    presentation::times::moment,
     timestamp::Timestamp,
 };
 use maud::html;
 use url::form_urlencoded;
 
 /// The fields that people fill in, with their labels. Other fields are restored, but not shown.
-const LABELS: [(&str, &str); 27] = [
+const LABELS: [(&str, &str); 33] = [
     ("url", "URL"),
     ("description", "Description"),
     ("workflows", "Workflows"),
@@ -39,10 +42,46 @@ const LABELS: [(&str, &str); 27] = [
     ("seen_headers", "Headers"),
     ("computed", "Signature that your code computed"),
     ("received_at", "Time of your receiver"),
+    ("event", "Event"),
+    ("status", "Deliveries"),
+    ("activate", "Enable the endpoint first"),
+    ("ids", "Deliveries"),
+    ("access", "May use"),
+    ("kind", "Acts for"),
 ];
 
+/// The words for values that forms choose from a list. Other values are shown as they are.
+const WORDS: [(&str, &str, &str); 23] = [
+    ("payload", "full", "The whole event"),
+    ("payload", "thin", "Without result, error and stack"),
+    ("keep_payload", "true", "Keep payloads and responses"),
+    ("keep_payload", "false", "Erase payloads and responses after each success"),
+    ("overlap", "0", "No longer"),
+    ("overlap", "86400", "For a day"),
+    ("overlap", "604800", "For a week"),
+    ("status", "both", "Failed and held"),
+    ("status", "failed", "Failed"),
+    ("status", "held", "Held"),
+    ("status", "pending", "Pending"),
+    ("role", "owner", "Owner"),
+    ("role", "member", "Member"),
+    ("expires", "never", "Never"),
+    ("expires", "30", "In 30 days"),
+    ("expires", "90", "In 90 days"),
+    ("expires", "365", "In a year"),
+    ("access", "all", "Everything"),
+    ("access", "chosen", "Only the scopes below"),
+    ("kind", "personal", "Me"),
+    ("kind", "organization", "The organization"),
+    ("requireTwoFactor", "on", "Required for all members"),
+    ("requireTwoFactor", "off", "Optional"),
+];
+
+/// The fields that name the object of a button in a table. A person who cannot see the row could not check which one it is.
+const OBJECTS: [&str; 4] = ["memberId", "invitationId", "keyId", "session"];
+
 /// The buttons of the forms, by the beginning of the page's path and the value of `action`.
-const BUTTONS: [(&str, &str, &str); 23] = [
+const BUTTONS: [(&str, &str, &str); 31] = [
     ("/console/endpoints/new", "", "Add endpoint"),
     ("/console/endpoints/", "test", "Send test event"),
     ("/console/endpoints/", "activate", "Enable endpoint"),
@@ -54,7 +93,7 @@ const BUTTONS: [(&str, &str, &str); 23] = [
     ("/console/endpoints/", "erase", "Erase payloads"),
     ("/console/endpoints/", "delete", "Delete endpoint"),
     ("/console/deliveries", "resend", "Resend"),
-    ("/console/deliveries/", "erase", "Erase payload"),
+    ("/console/deliveries/", "erase", "Erase payload and responses"),
     ("/console/keys", "issue", "Create API key"),
     ("/console/keys", "delete", "Delete key"),
     ("/console/team", "invite", "Send invitation"),
@@ -66,6 +105,14 @@ const BUTTONS: [(&str, &str, &str); 23] = [
     ("/console/account", "name", "Change name"),
     ("/console/account", "email", "Send confirmation email"),
     ("/console/verify/", "", "Verify"),
+    ("/console/recovery", "", "Resend all failed deliveries"),
+    ("/console/settings", "require", "Save two-factor setting"),
+    ("/console/settings", "resume", "Receive emails again"),
+    ("/console/account", "end", "End session"),
+    ("/console/account", "end-others", "End all other sessions"),
+    ("/console/account", "verify", "Resend confirmation email"),
+    ("/console/welcome", "verify", "Resend confirmation email"),
+    ("/console/welcome", "replace", "Change address"),
 ];
 
 /// The page that restores the fields, unless there are none. `back` is the page of the original form.
@@ -74,10 +121,21 @@ pub(super) fn read(form: &FormValues, back: Option<&str>) -> Option<Page> {
     let back = back?;
     let fields: Vec<(String, String)> = form_urlencoded::parse(kept.as_bytes()).into_owned().collect();
     let value = |name: &str| fields.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
-    let typed = LABELS.iter().map(|(name, label)| (label, value(name))).filter(|(_, value)| !value.is_empty());
-    let typed: Vec<_> = typed.map(|(label, value)| (label, readable(value))).collect();
+    let typed = LABELS.iter().map(|(name, label)| (*name, *label, value(name))).filter(|(name, _, value)| {
+        // `kind` of an endpoint is in its form's address, too.
+        !value.is_empty() && (*name, *value) != ("kind", "pull")
+    });
+    let mut typed: Vec<_> = typed.map(|(name, label, value)| (label, readable(name, value))).collect();
+    let scopes = Scope::ALL.iter().map(|scope| scope.as_str()).filter(|scope| value(scope) == TICKED);
+    let scopes = scopes.collect::<Vec<_>>().join(", ");
+    typed.extend(Some(("Scopes", scopes)).filter(|(_, scopes)| !scopes.is_empty()));
     let button = BUTTONS.iter().find(|(path, action, _)| back.starts_with(path) && value("action") == *action);
-    let button = button.map_or("Submit again", |(.., button)| button);
+    let button = button.map(|(.., button)| *button);
+    // The press of a button without input can be repeated where its object is visible.
+    if typed.is_empty() || OBJECTS.iter().any(|object| !value(object).is_empty()) {
+        return Some(to_repeat(button, back));
+    }
+    let button = button.unwrap_or("Submit again");
     let left_out = |secret: &str| fields.iter().any(|(name, value)| name == AGAIN && value == secret);
     let (headers, own) = (left_out("headers"), left_out("own"));
     let content = html! {
@@ -99,7 +157,31 @@ pub(super) fn read(form: &FormValues, back: Option<&str>) -> Option<Page> {
     Some(Page::new("You are signed in again", content))
 }
 
-/// Formats times for people. Returns other values unchanged.
-fn readable(value: &str) -> String {
-    value.parse::<Timestamp>().map_or_else(|_| value.to_owned(), Timestamp::readable)
+/// The page after a button was pressed that has no input to restore.
+fn to_repeat(button: Option<&str>, back: &str) -> Page {
+    let content = html! {
+        p {
+            strong { "Nothing was saved or sent." }
+            @match button {
+                Some(button) => { " Open the page again, then press “" (button) "”." }
+                None => " Open the page and try again.",
+            }
+        }
+        p { a .button href=(back) { "Open the page" } }
+    };
+    Page::new("You are signed in again", content)
+}
+
+/// Formats a value for people: times, and choices from a list. Other values are unchanged.
+fn readable(name: &str, value: &str) -> String {
+    match name {
+        "since" | "until" | "received_at" => {
+            moment(value).map_or_else(|_problems| value.to_owned(), Timestamp::readable)
+        }
+        "ids" => value.split(' ').count().to_string(),
+        _ => {
+            let words = WORDS.iter().find(|(field, choice, _)| (*field, *choice) == (name, value));
+            words.map_or(value, |(.., words)| words).to_owned()
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Access to the console's pages.
 
 use serde_json::json;
-use tests::{Browser, World, event, world::cookie};
+use tests::{Answer, Browser, World, event, world::cookie};
 
 use super::{disable, says, text};
 
@@ -170,4 +170,59 @@ async fn only_a_form_without_a_password_is_kept() {
     }
     let page = visitor.open("/signin?next=%2Fconsole%2Faccount&did=lost").await;
     says(&page, &["Your session had ended. Nothing was saved or sent."]);
+}
+
+/// Submits a form without a session, and signs in on the page that asks for it.
+async fn sent_too_late(world: &World, path: &str, fields: &[(&str, &str)], email: &str) -> Answer {
+    let request = world.http.post(world.url(path)).header("accept", "text/html");
+    let asked = world.send(request.header("origin", world.stack.api()).form(fields)).await;
+    says(&asked, &["Your session has ended", "Nothing was saved or sent. Sign in to continue."]);
+    let right = [("email", email), ("password", tests::world::people::PASSWORD)];
+    Browser::new(world, "").submit(path, &asked, "Sign in", &right).await
+}
+
+/// A row's button without the row could be that of another row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_button_without_input_is_pressed_again_on_its_page() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = format!("/console/endpoints/{}", world.endpoint(&tenant, "http://127.0.0.1:9/hook", "s").await);
+    let id = tenant.user.as_str();
+    for (path, fields, button) in [
+        ("/console/keys", &[("action", "delete"), ("keyId", id)][..], "Delete key"),
+        ("/console/team", &[("action", "role"), ("memberId", id), ("role", "owner")], "Change role"),
+        ("/console/account", &[("action", "end-others")], "End all other sessions"),
+        (&endpoint, &[("action", "delete"), ("sure", "yes")], "Delete endpoint"),
+    ] {
+        let back = sent_too_late(&world, path, fields, &tenant.email).await;
+        says(&back, &["You are signed in again", &format!("then press “{button}”."), "Open the page"]);
+        assert!(back.page().contains(&format!("href=\"{path}\"")) && !back.page().contains("<form"), "{back:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_form_shows_what_its_button_does() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let all = [("since", "2026-01-31T12:00:00.000Z")];
+    let back = sent_too_late(&world, "/console/recovery", &all, &tenant.email).await;
+    says(&back, &["press “Resend all failed deliveries”", "From 2026-01-31 12:00:00 UTC"]);
+    let key = [
+        ("action", "issue"),
+        ("form", "x"),
+        ("name", "CI"),
+        ("expires", "30"),
+        ("access", "chosen"),
+        ("kind", "organization"),
+        ("deliveries:read", "yes"),
+        ("deliveries:write", "yes"),
+    ];
+    let back = sent_too_late(&world, "/console/keys", &key, &tenant.email).await;
+    says(&back, &["Expires In 30 days", "May use Only the scopes below", "Acts for The organization"]);
+    says(&back, &["Scopes deliveries:read, deliveries:write"]);
+    let settings =
+        [("url", "http://127.0.0.1:9/hook"), ("keep_payload", "false"), ("payload", "thin"), ("kind", "pull")];
+    let back = sent_too_late(&world, "/console/endpoints/new", &settings, &tenant.email).await;
+    says(&back, &["Payload Without result", "In the log Erase payloads and responses after each success"]);
+    assert!(!text(&back).contains("Acts for"), "{}", text(&back));
 }
