@@ -153,6 +153,12 @@ impl Page {
         };
         let content = html! {
             p { (text) }
+            @if is_of_console && matches!(error, HttpError::Domain(Error::NotFound(_))) {
+                p {
+                    "It may also belong to the organization of another account. "
+                    a href="/console/account" { "View your account" }
+                }
+            }
             @if !is_of_console {
                 p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
             }

@@ -226,3 +226,17 @@ async fn a_restored_form_shows_what_its_button_does() {
     says(&back, &["Payload Without result", "In the log Erase payloads and responses after each success"]);
     assert!(!text(&back).contains("Acts for"), "{}", text(&back));
 }
+
+/// Several people share a browser, and several organizations a person.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_page_may_belong_to_another_account() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let endpoint = world.endpoint(&other, "http://127.0.0.1:9/hook", "s").await;
+    let page = Browser::new(&world, &tenant.cookie).open(&format!("/console/endpoints/{endpoint}")).await;
+    assert_eq!(page.status, 404);
+    says(
+        &page,
+        &["Not found", "endpoint not found.", "belong to the organization of another account.", "View your account"],
+    );
+}
