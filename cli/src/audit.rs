@@ -1,6 +1,6 @@
 //! `fanfare audit`: changes in the organization, with their actors.
 
-use api::audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target};
+use api::audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target, TargetKind};
 
 use crate::{
     args::Audit,
@@ -94,8 +94,14 @@ fn actor(actor: &Actor) -> String {
     }
 }
 
+/// The name of the changed object. One without a name has an id, which other commands accept, unless there is only one
+/// of its kind or people do not know the id.
 fn target(target: &Target) -> String {
-    target.name.as_ref().map_or_else(|| cell(&target.kind), cell)
+    match &target.name {
+        Some(name) => cell(name),
+        None if target.kind == TargetKind::Organization || target.kind == TargetKind::Session => cell(&target.kind),
+        None => format!("{} {}", cell(&target.kind), cell(&target.id)),
+    }
 }
 
 fn change(change: &Change) -> String {
@@ -111,6 +117,19 @@ fn change(change: &Change) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_without_a_name_is_identified() {
+        let text = |kind: TargetKind, name: Option<&str>| {
+            target(&Target { kind: kind.into(), id: "01a2".to_owned(), name: name.map(ToOwned::to_owned) })
+        };
+        assert_eq!(text(TargetKind::Endpoint, Some("https://example.com")), "https://example.com");
+        assert_eq!(text(TargetKind::Delivery, None), "delivery 01a2");
+        assert_eq!(
+            [TargetKind::Organization, TargetKind::Session].map(|kind| text(kind, None)),
+            ["organization", "session"]
+        );
+    }
 
     #[test]
     fn a_change_shows_its_values_unless_they_are_secret() {
