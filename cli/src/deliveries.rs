@@ -91,7 +91,7 @@ async fn id_of(api: &Api, named: DeliverySelector) -> Result<DeliveryId, Failure
         (None, _) => Err(Failure::not_found(format!("No delivery of {job} found."))),
         (Some(one), true) => Ok(one.delivery_id),
         (Some(_), false) => Err(Failure::ambiguous(format!("{job} has several deliveries."))
-            .hint("Add --endpoint, or pass an id from `fanfare deliveries list`.")),
+            .hint("Add --endpoint, or pass an id from `fanfare deliveries list --job JOB`.")),
     }
 }
 

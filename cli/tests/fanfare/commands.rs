@@ -153,6 +153,7 @@ async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
     world.deliver(event(&tenant.id, "one")).await;
     let several = machine.run(&["deliveries", "resend", "--job", "one"]).await;
     assert!(several.code == 1 && several.err.contains("one has several deliveries."), "{several:?}");
+    assert!(several.err.contains("`fanfare deliveries list --job JOB`"), "{several:?}");
     let resent = machine.run(&["deliveries", "resend", "--job", "one", "--endpoint", &endpoint]).await;
     assert_eq!(resent.out, "Delivery will be resent\n", "{resent:?}");
     let stats = machine.run(&["deliveries", "stats"]).await;
