@@ -48,7 +48,8 @@ for (const [name, result, repeated] of [
   await sleep(4000);
   consumer.stop();
   const returned = result.length ? "the message" : "nothing";
-  console.log(`${name}, a handler that returns ${returned}: the message was handled ${runs > 1 ? "again" : "once"}, ${errors} errors`);
+  const handled = runs > 1 ? "again" : "once";
+  console.log(`${name}, a handler that returns ${returned}: the message was handled ${handled}, ${errors} errors`);
   changed ||= runs > 1 !== repeated || errors > 0;
 }
 const event = () => ({ Records: ["a", "b", "c"].map((messageId) => ({ messageId, body: "{}" })) });
