@@ -1,7 +1,7 @@
 #!/bin/bash
-# DBOS 3.4.0 for Python runs a queued or interrupted workflow only in a process with the version of the code that queued it. Unless
-# `application_version` is set, this version is a hash of the source of all workflows and of DBOS's own version, so after a
-# deployment that changes one line of a workflow, or updates DBOS, the events in the queue stay ENQUEUED, and interrupted ones
+# DBOS 3.4.0 for Python runs a queued or interrupted workflow only in a process with the version of the code that queued it.
+# Unless `application_version` is set, this version is a hash of the source of all workflows and of DBOS's own version, so after
+# a deployment that changes one line of a workflow, or updates DBOS, the events in the queue stay ENQUEUED, and interrupted ones
 # PENDING, without an error: the log says "No workflows to recover". They run once the old code does again. With a fixed
 # `application_version`, the new code runs them. DBOS's SDK for TypeScript 5.3.0 behaves the same. Hurt: receivers of webhooks
 # that queue a workflow for each event and answer 204: each deployment strands the events that have not been processed.

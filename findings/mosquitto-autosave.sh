@@ -1,9 +1,9 @@
 #!/bin/bash
 # Debian's mosquitto 2.0.11 with `persistence true`, as in Debian's configuration, acknowledges a message of QoS 1 for a
 # subscriber that is away once it is in memory. It writes sessions and messages to its file when it ends at a SIGTERM, and every
-# half an hour (`autosave_interval 1800`), so a SIGKILL, an out-of-memory kill or a power failure loses all events since then, and
-# sessions that are new, also their later events. With `autosave_interval 1` and `autosave_on_changes true`, it writes after each
-# change. Hurt: receivers of webhooks that publish each event with QoS 1 and answer 200 once it is acknowledged.
+# half an hour (`autosave_interval 1800`), so a SIGKILL, an out-of-memory kill or a power failure loses all events since then,
+# and sessions that are new, also their later events. With `autosave_interval 1` and `autosave_on_changes true`, it writes after
+# each change. Hurt: receivers of webhooks that publish each event with QoS 1 and answer 200 once it is acknowledged.
 # Source: https://mosquitto.org/man/mosquitto-conf-5.html
 # Usage: findings/mosquitto-autosave.sh. Needs apt-get of Debian 12, Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail

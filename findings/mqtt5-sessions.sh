@@ -1,10 +1,11 @@
 #!/bin/bash
 # A client of MQTT 5 that asks for a session which remains (`clean: false` of MQTT.js 5.16.0, `clean_start=False` of paho-mqtt
-# 2.2.0) gets one that ends as soon as it disconnects: in MQTT 5, the session expiry interval is 0 unless it is set. In MQTT 3.1.1,
-# the same option keeps the session. Debian's mosquitto 2.0.11 acknowledges what is published to QoS 1 meanwhile, and the
+# 2.2.0) gets one that ends as soon as it disconnects: in MQTT 5, the session expiry interval is 0 unless it is set. In MQTT
+# 3.1.1, the same option keeps the session. Debian's mosquitto 2.0.11 acknowledges what is published to QoS 1 meanwhile, and the
 # subscriber connects again without an error and gets nothing of it. Hurt: receivers of webhooks that publish each event with
-# QoS 1 and answer 200: after the change to MQTT 5, all events are lost that come while the program that processes them restarts.
-# Set `sessionExpiryInterval` (MQTT.js) or `SessionExpiryInterval` (paho-mqtt), and check the "session present" of the connection.
+# QoS 1 and answer 200: after the change to MQTT 5, all events are lost that come while the program that processes them
+# restarts. Set `sessionExpiryInterval` (MQTT.js) or `SessionExpiryInterval` (paho-mqtt), and check the "session present" of the
+# connection.
 # Source: https://docs.oasis-open.org/mqtt/mqtt/v5.0/os/mqtt-v5.0-os.html section 3.1.2.11.2
 # Usage: findings/mqtt5-sessions.sh. Needs apt-get of Debian 12, Node.js 20, npm's registry, Python 3.11 with pip, and PyPI.
 # Fails if the behavior changes.

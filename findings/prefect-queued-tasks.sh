@@ -1,8 +1,8 @@
 #!/bin/bash
-# The server of Prefect 3.9.1 hands the tasks of `task.delay()` to workers from a queue in its memory, and does not fill it again
-# when it starts. After a restart of the server, tasks that waited for a worker remain "Scheduled" in its database and are never
-# run, while later ones are, and no log has a line about it. Hurt: receivers of webhooks that answer 204 after `delay()`: all
-# events that wait when the server restarts or is updated are lost, although the server lists them. Before a restart of the
+# The server of Prefect 3.9.1 hands the tasks of `task.delay()` to workers from a queue in its memory, and does not fill it
+# again when it starts. After a restart of the server, tasks that waited for a worker remain "Scheduled" in its database and are
+# never run, while later ones are, and no log has a line about it. Hurt: receivers of webhooks that answer 204 after `delay()`:
+# all events that wait when the server restarts or is updated are lost, although the server lists them. Before a restart of the
 # server, stop the receiver and let the workers finish, or queue the events elsewhere.
 # Source: prefect/server/task_queue.py ("an in-memory task queue")
 # Usage: findings/prefect-queued-tasks.sh. Needs curl, Python 3.11 with pip, and PyPI. Fails if the behavior changes.

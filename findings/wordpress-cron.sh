@@ -1,10 +1,10 @@
 #!/bin/bash
 # Debian's WordPress 6.1.9 keeps all jobs of `wp_schedule_single_event` in one row of the database, which each process reads at
 # its start and writes back as a whole. Of several requests at once, each replaces the jobs that the others have added, and all
-# calls return true. While wp-cron.php runs, it writes the jobs back as they were when it started after each one, so all events that
-# arrive during a job are lost if another one follows it. Also with `DISABLE_WP_CRON` and a cron job of the system, which is what
-# WordPress recommends. Hurt: receivers of webhooks in WordPress that add a job for each event and answer 204: events that
-# arrive together, or while others are processed, are lost without an error. Insert each event into a table of its own.
+# calls return true. While wp-cron.php runs, it writes the jobs back as they were when it started after each one, so all events
+# that arrive during a job are lost if another one follows it. Also with `DISABLE_WP_CRON` and a cron job of the system, which
+# is what WordPress recommends. Hurt: receivers of webhooks in WordPress that add a job for each event and answer 204: events
+# that arrive together, or while others are processed, are lost without an error. Insert each event into a table of its own.
 # Source: https://core.trac.wordpress.org/ticket/49520
 # Usage: findings/wordpress-cron.sh. Needs apt-get of Debian 12, and curl. Fails if the behavior changes.
 set -euo pipefail
