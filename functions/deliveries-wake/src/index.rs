@@ -1,6 +1,6 @@
 //! Adds deliveries to their tenants' indexes, so that they can be found by their job.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use common::{
     error::{Error, Result},
@@ -28,7 +28,8 @@ impl App {
             .until(Minute::of(now))
             .flat_map(|minute| sweeper.partitions().map(move |partition| self.log.index_requests(minute, partition)));
         let requests = stream::iter(requests.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
-        let tenants: BTreeSet<_> = match requests.try_collect::<Vec<_>>().await {
+        // In random order, so that no tenant is always last.
+        let tenants: HashSet<_> = match requests.try_collect::<Vec<_>>().await {
             Ok(tenants) => tenants.into_iter().flatten().collect(),
             Err(error) => return failed(None, &error),
         };

@@ -66,11 +66,11 @@ fn timeout(written: &Value, queue: &str) -> Option<u64> {
 impl QueueRow {
     fn queue(&self, timeout: u64) -> String {
         let name = &self.queue;
-        let bytes = self.bytes.map(|bytes| format!("    MaximumMessageSize: {bytes}\n")).unwrap_or_default();
         let own = format!(
             "    # Six times the timeout of the function that reads the queue, as AWS recommends.\n    \
-             VisibilityTimeout: {}\n{bytes}",
-            6 * timeout
+             VisibilityTimeout: {}\n{}",
+            6 * timeout,
+            self.size()
         );
         let redrive = format!(
             "    RedrivePolicy:\n      deadLetterTargetArn: !GetAtt {name}DeadQueue.Arn\n      maxReceiveCount: {}\n",
@@ -81,7 +81,11 @@ impl QueueRow {
 
     fn dead_queue(&self) -> String {
         let comment = format!("# Messages of {} that could not be processed.\n", local_name(&self.queue));
-        comment + &QUEUE.replace("NAME", &format!("{}Dead", self.queue)).replace("OWN", "")
+        comment + &QUEUE.replace("NAME", &format!("{}Dead", self.queue)).replace("OWN", &self.size())
+    }
+
+    fn size(&self) -> String {
+        self.bytes.map(|bytes| format!("    MaximumMessageSize: {bytes}\n")).unwrap_or_default()
     }
 
     fn dead_alarm(&self) -> String {
