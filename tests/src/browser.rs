@@ -1,18 +1,25 @@
 //! A browser without scripts, which opens pages, fills in forms, and reads visible text.
 
-use crate::world::{Answer, BROWSER, World, hidden_fields};
+use crate::world::{Answer, BROWSER, World, forged, hidden_fields};
 
 /// A browser with or without a session.
 pub struct Browser<'a> {
     world: &'a World,
     cookie: String,
+    is_forging: bool,
 }
 
 impl<'a> Browser<'a> {
     /// A browser that sends this `cookie` header, or no `cookie` header if the value is empty.
     #[must_use]
     pub fn new(world: &'a World, cookie: &str) -> Self {
-        Self { world, cookie: cookie.to_owned() }
+        Self { world, cookie: cookie.to_owned(), is_forging: false }
+    }
+
+    /// Hides from the service which organization the pages of its forms showed.
+    #[must_use]
+    pub fn forging(self) -> Self {
+        Self { is_forging: true, ..self }
     }
 
     /// Opens a path of the API.
@@ -36,6 +43,9 @@ impl<'a> Browser<'a> {
     pub async fn submit(&self, path: &str, page: &Answer, button: &str, typed: &[(&str, &str)]) -> Answer {
         let (action, mut fields) = form(page.page(), button);
         let to = if action == "?" { path.split('?').next().unwrap_or(path) } else { &action };
+        if self.is_forging {
+            fields = forged(fields);
+        }
         fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let origin = self.world.stack.api();
         self.send(self.world.http.post(self.world.url(to)).header("origin", origin).form(&fields)).await

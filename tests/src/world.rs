@@ -279,6 +279,13 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
+/// The fields of a forged form, which names no organization.
+#[must_use]
+pub fn forged(mut fields: Vec<(String, String)>) -> Vec<(String, String)> {
+    fields.retain(|(name, _)| name != "shown_organization");
+    fields
+}
+
 /// The link in an email, which is on a separate line.
 #[must_use]
 pub fn link(mail: &Value) -> String {

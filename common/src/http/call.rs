@@ -12,12 +12,14 @@ use super::{
     info::{API_KEY, Credential, ScopeRequirement, variable},
     json::{Json, Object},
     origins::Origins,
+    page::binding::is_bound_to_another,
 };
 use crate::{
     accounts::{rate_limits::ClientAddress, sessions::Device, token::Token},
     audit::{Actor, ChangeOrigin},
     base_url::BaseUrl,
     error::{Error, ForbiddenReason, Result},
+    id::TenantId,
 };
 
 /// A request with its caller. `R` is the type of the route's [`RouteRecorder`](crate::audit::RouteRecorder).
@@ -106,6 +108,15 @@ impl Call<()> {
             None => is_public || self.request.cookies.is_empty(),
         };
         if trusted { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::Origin { expected: self.base.clone() })) }
+    }
+
+    /// Rejects a form from a page of the console that showed another organization than the caller's.
+    pub(super) fn check_organization(&self, caller: Option<&TenantId>) -> Result<()> {
+        let is_other = |caller: &TenantId| is_bound_to_another(&self.request.body, caller.as_str());
+        match self.request.path.starts_with("/console") && caller.is_some_and(is_other) {
+            true => Err(Error::Forbidden(ForbiddenReason::OtherOrganization)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -94,7 +94,10 @@ impl Function {
         let is_head = event.payload.is_head();
         let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
-            Ok(reply) => reply.response(self.pages.as_ref().map_or("", |pages| pages.service.as_str())),
+            Ok(reply) => {
+                let service = self.pages.as_ref().map_or("", |pages| pages.service.as_str());
+                reply.response(service, tenant.as_deref())
+            }
             Err(error) => (self.format.refusal(&error), Some(error)),
         };
         // Responses other than public pages may contain tokens and keys.

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::error::Error;
 
+pub(super) mod binding;
 mod form;
 mod json;
 mod navigation;
@@ -167,9 +168,14 @@ impl Page {
         Self { refused: Some(error), frame, ..Self::new(title, content) }
     }
 
-    /// Returns the response, and the error that the page reports, if any. `service` is the service's name.
-    pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
-        let mut response = Response::new(self.html(service).into_string());
+    /// Returns the response, and the error that the page reports, if any. `service` is the service's name, and
+    /// `organization` the id of the organization that a page of the console shows.
+    pub(super) fn response(self, service: &str, organization: Option<&str>) -> (Response, Option<HttpError>) {
+        let html = self.html(service).into_string();
+        let mut response = Response::new(match organization.filter(|_| self.frame.is_some()) {
+            Some(organization) => binding::bound(&html, organization),
+            None => html,
+        });
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
         let headers = PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);

@@ -38,9 +38,9 @@ pub enum Reply {
     Preflight,
 }
 
-/// Renders a page with the service's name. Returns the response, and the error that the page reports, if any. It is a
-/// closure so that only functions with pages contain the code for pages.
-type RenderPage = Box<dyn FnOnce(&str) -> (Response, Option<HttpError>) + Send>;
+/// Renders a page with the service's name, for an organization. Returns the response, and the error that the page reports,
+/// if any. It is a closure so that only functions with pages contain the code for pages.
+type RenderPage = Box<dyn FnOnce(&str, Option<&str>) -> (Response, Option<HttpError>) + Send>;
 
 /// The results that a handler can return: values that serialize to JSON, and pages.
 pub trait Output: Send {
@@ -144,16 +144,16 @@ impl Reply {
 
     /// A page, with these `Set-Cookie` values.
     pub fn page(page: Page, cookies: Vec<String>) -> Self {
-        Self::Page { page: Box::new(|service| page.response(service)), cookies }
+        Self::Page { page: Box::new(|service, organization| page.response(service, organization)), cookies }
     }
 
     /// Returns the response, and the error that a page reports, if any. `service` is the service's name, shown at the
-    /// top of pages.
-    pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
+    /// top of pages, and `organization` the id of the caller's organization.
+    pub(super) fn response(self, service: &str, organization: Option<&str>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
-                let (response, refused) = page(service);
+                let (response, refused) = page(service, organization);
                 (with(response, &cookies), refused)
             }
             Self::Redirect { to, cookies } => {

@@ -67,6 +67,7 @@ async fn answer<C: Access<W>, A, W, R: RouteRecorder>(
         call.check_origin(format, C::CREDENTIALS)?;
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
+        call.check_organization(caller.tenant())?;
         let values = call.fields(format, path)?;
         let recorder = recorder.with(|| call.origin(caller.actor()));
         Ok(handle(app, call.by(caller, recorder), values, format)?.await?)

@@ -240,3 +240,22 @@ async fn an_unknown_page_may_belong_to_another_account() {
         &["Not found", "endpoint not found.", "belong to the organization of another account.", "View your account"],
     );
 }
+
+/// Two accounts can be used in one browser, one after the other, with tabs of both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_changes_only_the_organization_of_its_page() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let (browser, later) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, &other.cookie));
+    let path = "/console/settings";
+    let page = browser.open(path).await;
+    let typed = [("name", "Renamed")];
+    let refused = later.press(path, &page, "Change name", &typed).await;
+    assert_eq!(refused.status, 403);
+    says(&refused, &["Nothing was saved or sent, because this page showed another organization. Open the page again."]);
+    for browser in [&browser, &later] {
+        assert!(!text(&browser.open(path).await).contains("Renamed"));
+    }
+    browser.press(path, &page, "Change name", &typed).await;
+    says(&browser.open(path).await, &["Renamed"]);
+}

@@ -404,7 +404,7 @@ async fn the_shown_failures_are_resent_together() {
     says(&sent, &["Resent deliveries", "3 resent deliveries: 3 delivered.", "job-3", "Delivered"]);
     assert_eq!(receiver.count().await, 6);
     // Another tenant's deliveries are neither shown nor sent.
-    let stranger = Browser::new(&world, &world.tenant("evil").await.cookie);
+    let stranger = Browser::new(&world, &world.tenant("evil").await.cookie).forging();
     let foreign = stranger.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
     says(&foreign, &["None of these deliveries was resent : their payloads are no longer stored", "All deliveries"]);
     assert_eq!(receiver.count().await, 6);

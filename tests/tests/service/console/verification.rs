@@ -57,7 +57,7 @@ async fn the_page_of_another_tenants_endpoint_is_not_found() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("acme").await, world.tenant("other").await);
     let id = world.endpoint(&ours, "https://example.com/", "a secret of some length").await;
-    let (path, browser) = (format!("/console/verify/{id}"), Browser::new(&world, &theirs.cookie));
+    let (path, browser) = (format!("/console/verify/{id}"), Browser::new(&world, &theirs.cookie).forging());
     assert_eq!(browser.open(&path).await.status, 404);
     assert_eq!(browser.open("/console/verify/x").await.status, 404);
     let form = Browser::new(&world, &ours.cookie).open(&path).await;

@@ -171,7 +171,8 @@ fn the_template_refuses_what_functions_refuse() {
     }
     for (parameter, variable) in [("BaseUrl", "BASE_URL"), ("TrustedOrigins", "TRUSTED_ORIGINS")] {
         assert!(allows(parameter, "") && allows(parameter, "http://localhost:9000"), "{parameter}");
-        for bad in ["https://*.example.com", "https://a@example.com", "https://example.com?a", "https://example.com/a"] {
+        for bad in ["https://*.example.com", "https://a@example.com", "https://example.com?a", "https://example.com/a"]
+        {
             assert!(!allows(parameter, bad), "{bad}");
             refused(variable, bad, "");
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{
     Answer, World,
-    world::{cookie, link, people::PASSWORD},
+    world::{cookie, forged, hidden_fields, link, people::PASSWORD},
 };
 
 use super::{SCRIPT, filled, follow, harmless, location, open, set, submit};
@@ -120,7 +120,7 @@ async fn sessions_are_shown_and_ended() {
     assert!(!says.contains('\u{202e}') && says.contains("⟨U+202E⟩") && says.contains("127.0.0.1"));
     assert_eq!((says.matches("✓ This session").count(), says.matches(">End session</button>").count()), (1, 2));
     let row = says.split("<tr>").find(|row| row.contains("evil/1")).expect("a row");
-    let end = tests::world::hidden_fields(row);
+    let end = hidden_fields(row);
     let ended = submit(&world, &tenant.cookie, PAGE, &end).await;
     assert_eq!(location(&ended), "/console/account?did=ended");
     assert!(!world.is_signed_in(&evil).await && world.is_signed_in(&third).await);
@@ -129,7 +129,7 @@ async fn sessions_are_shown_and_ended() {
     let other = world.tenant("other").await;
     let row = open(&world, &tenant.cookie, PAGE).await;
     let row = row.page().split("<tr>").find(|row| row.contains(">End session</button>")).expect("a row").to_owned();
-    assert_eq!(submit(&world, &other.cookie, PAGE, &tests::world::hidden_fields(&row)).await.status, 404);
+    assert_eq!(submit(&world, &other.cookie, PAGE, &forged(hidden_fields(&row))).await.status, 404);
     assert!(world.is_signed_in(&third).await);
 
     let others = press(&world, &tenant.cookie, "End all other sessions", &[]).await;

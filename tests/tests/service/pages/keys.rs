@@ -4,7 +4,7 @@ use api::{ClosedSet, account::Scope};
 use serde_json::{Value, json};
 use tests::{
     Answer, Tenant, World,
-    world::{cookie, hidden_fields},
+    world::{cookie, forged, hidden_fields},
 };
 
 use super::{SCRIPT, filled, follow, harmless, location, open, set, submit};
@@ -130,7 +130,7 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
     assert!(refused.page().contains("Not found") && refused.page().contains("API key not found."));
     // Another organization's key is not found.
     let other = world.tenant("other").await;
-    assert_eq!(submit(&world, &other.cookie, PAGE, &of_owner).await.status, 404);
+    assert_eq!(submit(&world, &other.cookie, PAGE, &forged(of_owner)).await.status, 404);
     assert!(world.key_works(&owner.key).await);
     assert_eq!(submit(&world, &owner.cookie, PAGE, &filled(&seen, "Delete key: a member's", &[])).await.status, 303);
     assert!(!world.key_works(&member.key).await && world.key_works(&owner.key).await);

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{
     Answer, Tenant, World,
-    world::{cookie, link},
+    world::{cookie, forged, link},
 };
 
 use super::{SCRIPT, filled, follow, harmless, location, open, submit};
@@ -198,7 +198,7 @@ async fn members_and_invitations_of_others_are_not_found() {
     let seen = open(&world, &owner.cookie, PAGE).await;
     for button in ["Change role: al@example.com", "Remove member: al@example.com", "Cancel invitation: bo@example.com"]
     {
-        let refused = submit(&world, &other.cookie, PAGE, &filled(&seen, button, &[])).await;
+        let refused = submit(&world, &other.cookie, PAGE, &forged(filled(&seen, button, &[]))).await;
         assert_eq!(refused.status, 404, "{button}");
         assert!(refused.page().contains("</svg> Not found</h1>"));
     }
