@@ -117,7 +117,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
         noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
     };
     if !endpoint.is_active() {
-        // The call counts: `fanfare listen` deletes endpoints that no program has asked for a day.
+        // The call counts: `fanfare listen` deletes endpoints that no program has asked for three days.
         note(false).await;
         return Err(Error::Conflict(Conflict::EndpointInactive));
     }
