@@ -157,13 +157,18 @@ async fn recovered(
         let counted = match api.call(&count).await {
             Err(error) if error.is_passing() => {
                 if !mem::replace(&mut is_down, true) {
+                    end_progress();
                     print_note(&format!("{error} Retrying. The recovery continues in the background."));
+                    before = None;
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
             counted => counted?,
         };
+        if mem::take(&mut is_down) {
+            print_note("The service is reachable again.");
+        }
         let Some(mine) = counted.recoveries.into_iter().find(|one| one.recovery_id == recovering.recovery_id) else {
             end_progress();
             return Ok(print_result(recovering, is_json, "The recovery continues in the background.")?);
