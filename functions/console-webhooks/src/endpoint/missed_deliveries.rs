@@ -90,23 +90,23 @@ pub(super) fn recovery(numbers: &EndpointNumbers, newest: &Recovery, now: Timest
     html! {
         div .notice.good[is_well].bad[is_stopped] role=[(!newest.done).then_some("status")] {
             p {
-                @match (newest.done, resent, status) {
+                @match (newest.done, resent) {
                     _ if is_stopped => {
                         strong { "Not sent: the endpoint is disabled" } ". Its deliveries stay held"
                         @if !open.is_empty() { ": " (open.join(", ")) }
                         "."
                     },
-                    (true, ..) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
-                    (true, ..) => {
+                    (true, _) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
+                    (true, _) => {
                         strong { (deliveries(resent)) " resent" } " of those created since " (times::date(time.start))
                         @if !open.is_empty() { ". Not delivered at this endpoint: " (open.join(", ")) }
                         "."
                     },
-                    (false, 0, _) => {
+                    (false, 0) => {
                         strong { "Resending " (deliveries(left)) } ": starts within seconds, at up to 100 per second."
                     },
                     // There is no total: resent deliveries may be pending or have failed again.
-                    (false, ..) => {
+                    (false, _) => {
                         strong { "Resending: " (deliveries(resent)) " so far" }
                         @if !open.is_empty() { ". Not delivered at this endpoint: " (open.join(", ")) }
                         "."
