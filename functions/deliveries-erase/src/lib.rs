@@ -46,17 +46,16 @@ fn route() -> Route<App> {
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. One that waits at a pull endpoint ends, unless a client has leased it. If any other of the \
-             job's deliveries is pending, nothing is erased. If one is resent during the \
-             call, other deliveries may be erased before the call is rejected. In a period, only delivered, failed \
-             and ended deliveries are erased, at most 10,000 in a call; the others are left out. A call can safely be repeated. The \
-             deliveries of an event to several endpoints can share a payload: it is removed from the table with the \
-             last of them, and for a minute after it was stored, they count as pending. If the queue delivers a job \
-             event twice within a minute of its arrival, the second copy can restore a payload that was erased in that \
-             minute. The response to a repeated attempt that ends after the call can stay in \
-             the table until the delivery expires, but no route returns it. A call by job can \
-             miss deliveries to an endpoint if a hundred others were deleted after it: erase the period, too. The error, \
-             stack and deployment of a failed job are also removed from emails that have not been sent yet; those \
-             emails still name the job.",
+             job's deliveries is pending, nothing is erased. If one is resent during the call, other deliveries may be \
+             erased before the call is rejected. In a period, only delivered, failed and ended deliveries are erased, \
+             at most 10,000 in a call; the others are left out. A call can safely be repeated. The deliveries of an \
+             event to several endpoints can share a payload: it is removed from the table with the last of them, and \
+             for a minute after it was stored, they count as pending. If the queue delivers a job event twice within a \
+             minute of its arrival, the second copy can restore a payload that was erased in that minute. The response \
+             to a repeated attempt that ends after the call can stay in the table until the delivery expires, but no \
+             route returns it. A call by job can miss deliveries to an endpoint if a hundred others were deleted after \
+             it: erase the period, too. The error, stack and deployment of a failed job are also removed from emails \
+             that have not been sent yet; those emails still name the job.",
         )
         .errors(&[
             DeclaredError::EmailNotVerified,
@@ -70,7 +69,8 @@ pub enum Input {
     Delivery(DeliveryId),
     /// A job's deliveries, starting at the cursor.
     Job(String, Option<Cursor>),
-    /// The ended deliveries of a period to all destinations or to an endpoint, starting at the cursor.
+    /// The delivered, failed and ended deliveries of a period to all destinations or to an endpoint, starting at the
+    /// cursor.
     Period(Option<EndpointId>, Option<Timestamp>, Option<Timestamp>, Option<Cursor>),
 }
 

@@ -28,8 +28,8 @@ fn route() -> Route<Endpoints> {
         .description(
             "The list contains neither secrets nor header values. The organization's `debugNotificationEmail` gets an \
              email within ten minutes when an endpoint is failing, and within a minute when the service disables it and \
-             when it works again. An endpoint is failing if its last three attempts or more have failed, the first of them at \
-             least five minutes ago, or if a delivery has failed permanently since the last success.",
+             when it works again. An endpoint is failing if its last three attempts or more have failed, the first of \
+             them at least five minutes ago, or if a delivery has failed permanently since the last success.",
         )
         .errors(&[DeclaredError::EmailNotVerified])
 }
