@@ -60,9 +60,7 @@ pub fn error_meaning(reason: &str, detail: Option<&str>) -> String {
         "connect" => "No address of the host accepted a connection.",
         "tls" => "The TLS handshake failed, most often because the certificate is not trusted.",
         "protocol" => "The connection closed early, or the response was not valid HTTP.",
-        "unanswered" => {
-            "No attempt was made within three days, because the receiver did not respond, or too slowly for its deliveries."
-        }
+        "unanswered" => "No attempt was made within three days, because the receiver was silent or too slow.",
         "untaken" => "No client received the delivery within three days.",
         _ => "The attempt failed.",
     };
@@ -95,6 +93,6 @@ mod tests {
     #[test]
     fn a_receiver_that_responds_slowly_is_not_called_silent() {
         assert_eq!(error_name("unanswered", None), "Not sent in time");
-        assert!(error_meaning("unanswered", None).contains("or too slowly"));
+        assert!(error_meaning("unanswered", None).contains("or too slow"));
     }
 }
