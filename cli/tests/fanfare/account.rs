@@ -245,7 +245,7 @@ async fn destructive_commands_need_confirmation() {
 
 /// A response contains a hundred members or invitations.
 #[tokio::test(flavor = "multi_thread")]
-async fn everyone_in_a_large_team_is_found() {
+async fn all_members_and_invitations_of_a_large_team_are_found() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
     machine.signs_in(&tenant).await;
