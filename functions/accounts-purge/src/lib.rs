@@ -118,7 +118,7 @@ impl App {
 
     /// Deletes the tenant's delivery log until the time runs out. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
-        if !self.log.forget_tasks(tenant, end).await? {
+        if !self.log.forget_partitions(tenant, end).await? {
             return Ok(false);
         }
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {

@@ -156,7 +156,7 @@ impl DeliveryLog {
 
     /// Deletes a deleted organization's recoveries, the items of its deleted endpoints, its parked attempts and its index,
     /// until `end`. Returns whether all are deleted.
-    pub async fn forget_tasks(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
+    pub async fn forget_partitions(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         let of_tenant = [recovery::partition, endings::partition, parked_attempts::partition, totals::partition];
         for partition in of_tenant {
             loop {

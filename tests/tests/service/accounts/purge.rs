@@ -178,7 +178,7 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let taken =
         log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the write succeeds").expect("it is free");
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
-    assert!(log.forget_tasks(tenant, end).await.expect("the deletion succeeds"));
+    assert!(log.forget_partitions(tenant, end).await.expect("the deletion succeeds"));
     log.save_recovery(tenant, &taken).await.expect("the call has no effect");
     assert!(log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the call succeeds").is_none());
     assert!(log.recoveries(tenant, None).await.expect("the list succeeds").is_empty());
