@@ -70,7 +70,7 @@ impl QueueRow {
             "    # Six times the timeout of the function that reads the queue, as AWS recommends.\n    \
              VisibilityTimeout: {}\n{}",
             6 * timeout,
-            self.size()
+            self.size_line()
         );
         let redrive = format!(
             "    RedrivePolicy:\n      deadLetterTargetArn: !GetAtt {name}DeadQueue.Arn\n      maxReceiveCount: {}\n",
@@ -81,10 +81,10 @@ impl QueueRow {
 
     fn dead_queue(&self) -> String {
         let comment = format!("# Messages of {} that could not be processed.\n", local_name(&self.queue));
-        comment + &QUEUE.replace("NAME", &format!("{}Dead", self.queue)).replace("OWN", &self.size())
+        comment + &QUEUE.replace("NAME", &format!("{}Dead", self.queue)).replace("OWN", &self.size_line())
     }
 
-    fn size(&self) -> String {
+    fn size_line(&self) -> String {
         self.bytes.map(|bytes| format!("    MaximumMessageSize: {bytes}\n")).unwrap_or_default()
     }
 
