@@ -129,7 +129,8 @@ impl Api {
 
     fn unlike_a_service(&self) -> Failure {
         let message = format!("{} does not respond like a fanfare service.", self.origin());
-        Failure::unreachable(message).hint("Check --api. If the service is newer than this client, update fanfare.")
+        Failure::unreachable(message)
+            .hint("Check --api. If the service is of another version than this client, update the older one.")
     }
 
     /// The failure for a call whose credentials the service rejected.
