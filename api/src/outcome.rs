@@ -89,10 +89,4 @@ mod tests {
         );
         assert_eq!(error_meaning("dns", None), "The host name has no address.");
     }
-
-    #[test]
-    fn a_receiver_that_responds_slowly_is_not_called_silent() {
-        assert_eq!(error_name("unanswered", None), "Not sent in time");
-        assert!(error_meaning("unanswered", None).contains("or too slow"));
-    }
 }

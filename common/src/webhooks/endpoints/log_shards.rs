@@ -4,7 +4,7 @@
 use std::{cmp::Reverse, fmt};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
-use futures::TryFutureExt;
+use futures::FutureExt;
 
 use super::{
     item::{DELETE_AT, LOG_SHARDS, TENANT_ID, WEBHOOK_ENDPOINT_ID},
@@ -28,6 +28,9 @@ pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
 pub(super) const DELETED_PREFIX: &str = "#deleted#";
 /// The maximum number of deleted endpoints whose deliveries a list includes.
 const MAX_DELETED_ENDPOINTS: usize = 100;
+/// The maximum number of deleted endpoints that are read for that, those that were created last: 13 read units. Otherwise,
+/// an organization that creates and deletes very many would slow down its lists, and all sweeps.
+const MAX_READ_ENDPOINTS: i32 = 1000;
 const LISTING: &str = "listing deleted endpoints";
 
 impl Endpoints {
@@ -69,11 +72,13 @@ impl Endpoints {
 
     /// Lists the shards of the callbacks, of all existing endpoints, and of the endpoints that were deleted last.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let deleted = query_all(self.deleted(tenant), LISTING).map_ok(|mut deleted| {
+        let deleted = self.deleted(tenant).scan_index_forward(false).limit(MAX_READ_ENDPOINTS).send();
+        let deleted = deleted.map(|page| {
+            let mut deleted = page.map_err(failure(LISTING))?.items.unwrap_or_default();
             // All are remembered for the same time. Their keys are sorted by the time when they were created.
             deleted.sort_by_key(|item| Reverse(record(item).optional_number(DELETE_AT)));
             deleted.truncate(MAX_DELETED_ENDPOINTS);
-            deleted
+            Ok(deleted)
         });
         self.shards_with(tenant, deleted).await
     }
