@@ -268,13 +268,14 @@ def after_restore(since):
 
 def recover(organization, endpoint, since, until):
     """Lets `deliveries-wake` resend the failed and held deliveries from a period, in Unix seconds, like `deliveries/recover`."""
+    if int(since) >= int(until) or not get(ENDPOINTS, organization, endpoint):
+        return False
     made = uuid.UUID(f"{time.time_ns() // 10**6:012x}7{uuid.uuid4().hex[13:]}")
     recovery = {
         "destination": f"recovery/{organization}", "delivery": str(made), "open": "recovery", "endpoint": endpoint,
         "since": int(since) * 1000, "until": int(until) * 1000, "expires_at": int(time.time()) + 30 * DAY}
     stored = item(recovery.keys(), recovery.values())
-    is_valid = recovery["since"] < recovery["until"] and get(ENDPOINTS, organization, endpoint)
-    return bool(is_valid) and dynamodb("put-item", table_name=name_of(DELIVERIES), item=stored) is not None
+    return dynamodb("put-item", table_name=name_of(DELIVERIES), item=stored) is not None
 
 
 def bring_back(restored, table, key):
