@@ -1,11 +1,11 @@
 #!/bin/bash
-# A job that exceeds its time limit is not run again by four queues, although its other failures are retried. Celery 5.7.0 kills
-# the process of a task at `time_limit`, acknowledges the message also with `acks_late` and `reject_on_worker_lost`, and does
-# not apply `autoretry_for=(Exception,)`, which it does after `soft_time_limit`. arq 0.28.0 fails a job at its `timeout` (300 s
-# by default) in its first try, whatever `max_tries`, and streaq 7.2.0 unless `retry_timeouts=True` is set. SAQ 0.26.4 ends each
-# job after 10 seconds by default, and runs it once by default. RQ 3.0.0 applies its `Retry`. Hurt: receivers of webhooks that
-# answer 204 once the event is in such a queue: while a database or another service is slow, each event that takes too long is
-# lost.
+# A job that exceeds its time limit is not run again by three queues, whatever its number of tries. Celery 5.7.0 kills the
+# process of a task at `time_limit`, acknowledges the message also with `acks_late` and `reject_on_worker_lost`, and does not
+# apply `autoretry_for=(Exception,)`, which it does after `soft_time_limit`. arq 0.28.0 fails a job at its `timeout` (300 s by
+# default) in its first try, whatever `max_tries`, and streaq 7.2.0 unless `retry_timeouts=True` is set. SAQ 0.26.4 ends each
+# job after 10 seconds unless `timeout` is set, and runs it once unless `retries` is set. RQ 3.0.0 applies its `Retry`. Hurt:
+# receivers of webhooks that answer 204 once the event is in such a queue: while a database or another service is slow, each
+# event that takes too long is lost.
 # Source: https://github.com/celery/celery/pull/10448, https://streaq.readthedocs.io and `Job` in saq/job.py
 # Usage: findings/queue-time-limits.sh. Needs apt-get of Debian 12, Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
