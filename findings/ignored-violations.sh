@@ -5,8 +5,8 @@
 # NULL, or that fails a CHECK. On MariaDB 10.11, `ignore()` of Knex 3.3.0, `orIgnore()` of TypeORM 1.1.1 and `ignoreDuplicates`
 # of Sequelize 6.37.8 skip a row without the row that its foreign key names, and cut off a text that is too long. With
 # PostgreSQL's ON CONFLICT DO NOTHING, all of them raise an error. Hurt: receivers of webhooks that insert each event like this
-# and answer 200 to a duplicate: an event whose `workflow` is null or longer than its column, or whose customer is unknown, is
-# answered with 200 and lost.
+# and answer 200 to a duplicate: an event whose `workflow` is null, or whose customer is unknown, is answered with 200 and lost,
+# and a long `workflow` is stored without its end.
 # Source: https://www.sqlite.org/lang_conflict.html and https://mariadb.com/kb/en/insert-ignore/
 # Usage: findings/ignored-violations.sh. Needs apt-get of Debian 12, Node.js 20, npm's registry, Python 3.11 with pip, and PyPI.
 # Fails if the behavior changes.
