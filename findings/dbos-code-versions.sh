@@ -4,7 +4,7 @@
 # a deployment that changes one line of a workflow, or updates DBOS, the events in the queue stay ENQUEUED, and interrupted ones
 # PENDING, without an error: the log says "No workflows to recover". They run once the old code does again. With a fixed
 # `application_version`, the new code runs them. DBOS's SDK for TypeScript 5.3.0 behaves the same. Hurt: receivers of webhooks
-# that queue a workflow for each event and answer 204: each deployment strands the events that have not been processed.
+# that queue a workflow for each event and answer 204: each such deployment strands the events that have not been processed.
 # Source: `compute_app_version` in dbos/_dbos.py, and https://docs.dbos.dev/python/tutorials/upgrading-workflows
 # Usage: findings/dbos-code-versions.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
