@@ -268,7 +268,9 @@ def after_restore(since):
 
 def recover(organization, endpoint, since, until):
     """Lets `deliveries-wake` resend the failed and held deliveries from a period, in Unix seconds, like `deliveries/recover`."""
-    if int(since) >= int(until) or not get(ENDPOINTS, organization, endpoint):
+    if not int(since) < int(until) < time.time() + DAY:
+        sys.exit("recover: the period ends before it begins, or is not in seconds")
+    if not get(ENDPOINTS, organization, endpoint):
         return False
     made = uuid.UUID(f"{time.time_ns() // 10**6:012x}7{uuid.uuid4().hex[13:]}")
     recovery = {

@@ -1,13 +1,13 @@
 #!/bin/bash
-# A transaction that catches a unique violation on PostgreSQL and goes on to its end reports a success and stores nothing. The
-# server answers ROLLBACK to the COMMIT of a failed transaction, which is no error, and pg 8.23.1 for Node.js, Knex 3.3.0,
-# Sequelize 6.37.8, TypeORM 1.1.1, Drizzle 0.45.4 on pg, psycopg 3.3.9, psycopg2 2.9.13, asyncpg 0.32.0, peewee 4.5.3 and PHP
-# 8.2's PDO take it as a commit. Kysely 0.28.19, postgres.js 3.4.9 and pg8000 1.31.6 raise an error. On SQLite, the same code
-# stores the rest, but Django 5.2.19 (`atomic`, `ATOMIC_REQUESTS`) and a session of SQLAlchemy 2.1.9 whose `flush` failed within
-# `begin()` roll back without an error there, too. Hurt: receivers of webhooks that store an event and its customer in one
-# transaction, and ignore the error if the customer exists: each event of a known customer is answered with 204 and lost, with
-# its `webhook-id`, and most tests with SQLite pass. Insert with ON CONFLICT DO NOTHING, or within a savepoint: a nested
-# `atomic()`, `begin_nested()` or `transaction()`.
+# A transaction that catches a unique violation on PostgreSQL (here PGlite 0.5, which is PostgreSQL's own code) and goes on to
+# its end reports a success and stores nothing. The server answers ROLLBACK to the COMMIT of a failed transaction, which is no
+# error, and pg 8.23.1 for Node.js, Knex 3.3.0, Sequelize 6.37.8, TypeORM 1.1.1, Drizzle 0.45.4 on pg, psycopg 3.3.9, psycopg2
+# 2.9.13, asyncpg 0.32.0, peewee 4.5.3 and PHP 8.2's PDO take it as a commit. Kysely 0.28.19, postgres.js 3.4.9 and pg8000
+# 1.31.6 raise an error. On SQLite, the same code stores the rest, but Django 5.2.19 (`atomic`, `ATOMIC_REQUESTS`) and a session
+# of SQLAlchemy 2.1.9 whose `flush` failed within `begin()` roll back without an error there, too. Hurt: receivers of webhooks
+# that store an event and its customer in one transaction, and ignore the error if the customer exists: each event of a known
+# customer is answered with 204 and lost, with its `webhook-id`, and most tests with SQLite pass. Insert with ON CONFLICT DO
+# NOTHING, or within a savepoint: a nested `atomic()`, `begin_nested()` or `transaction()`.
 # Source: https://github.com/pgjdbc/pgjdbc/issues/1968 (since 42.2.11, JDBC raises an error) and
 # https://github.com/rust-postgres/rust-postgres/pull/1342
 # Usage: findings/caught-violations.sh. Needs apt-get of Debian 12, Node.js 20, npm's registry, Python 3.11 with pip, and PyPI.
