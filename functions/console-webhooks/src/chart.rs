@@ -90,12 +90,21 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
     }
 }
 
+/// The name of held deliveries.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldName {
+    /// In a sentence, after their number.
+    pub(crate) word: &'static str,
+    /// Before their number.
+    pub(crate) label: &'static str,
+}
+
 /// Draws a chart with a scale, hours and a legend. Each bar links to its hour's deliveries, like the rows of the table.
 pub(crate) fn large(
     counted: &Statistics,
     details: &DeliveryDetails,
     endpoint: EndpointId,
-    held: &str,
+    held: HeldName,
     now: Timestamp,
 ) -> Markup {
     if is_empty(counted) {
@@ -139,7 +148,7 @@ pub(crate) fn large(
                     svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
                     " "
                     @match *class {
-                        "held" => (column_of_held(held)),
+                        "held" => (held.label),
                         "delivered" if details.since.is_some() => "Delivered",
                         _ => (words),
                     }
@@ -149,7 +158,7 @@ pub(crate) fn large(
             li .soft { "Hours in UTC" }
         }
         p .soft {
-            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are not counted."
+            (numbers(counted, held.word)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
                 " Successes before " (times::hour(since)) " are not included, because there are too many other deliveries."
             }
@@ -187,7 +196,7 @@ pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
 }
 
 /// A table of the hours with deliveries. Each hour links to its deliveries.
-/// `held` is the word for held deliveries.
+/// `held` is the label of held deliveries.
 pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId, held: &str) -> Markup {
     if counted.hours.is_empty() {
         return html! {};
@@ -198,7 +207,7 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId, held: &str) ->
             table .numbers {
                 thead {
                     tr {
-                        @for name in ["Hour", "Delivered", "Failed", column_of_held(held), "Pending", "Ended"] { th scope="col" { (name) } }
+                        @for name in ["Hour", "Delivered", "Failed", held, "Pending", "Ended"] { th scope="col" { (name) } }
                     }
                 }
                 tbody {
@@ -228,11 +237,6 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId, held: &str) ->
             }
         }
     }
-}
-
-/// The label for held deliveries. `held` is the word for them.
-fn column_of_held(held: &str) -> &'static str {
-    if held == "held" { "Held" } else { "To fetch" }
 }
 
 /// Returns the address of the page that lists an hour's deliveries.

@@ -17,7 +17,10 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{app::App, chart};
+use crate::{
+    app::App,
+    chart::{self, HeldName},
+};
 
 /// An endpoint with its numbers.
 pub(crate) struct EndpointNumbers {
@@ -139,9 +142,12 @@ pub(crate) fn is_fetched(endpoint: &EndpointView) -> bool {
     endpoint.active && endpoint.kind == Kind::Pull
 }
 
-/// The word for the endpoint's held deliveries.
-pub(crate) fn held_word(endpoint: &EndpointView) -> &'static str {
-    if is_fetched(endpoint) { "to fetch" } else { "held" }
+/// The name of the endpoint's held deliveries.
+pub(crate) fn held_name(endpoint: &EndpointView) -> HeldName {
+    match is_fetched(endpoint) {
+        true => HeldName { word: "to fetch", label: "To fetch" },
+        false => HeldName { word: "held", label: "Held" },
+    }
 }
 
 /// Whether the endpoint is disabled because its receiver asked to stop deliveries.

@@ -62,14 +62,14 @@ const DONE: [(&str, &str); 2] = [
 ];
 
 /// The selectable kinds of keys.
-const KINDS: [(&str, &str); 2] = [
+pub(crate) const KINDS: [(&str, &str); 2] = [
     ("personal", "Me: the key ends with my account"),
     ("organization", "The organization: the key works after I leave"),
 ];
 
 /// The choice between all scopes and some. It is required: otherwise, a form with unknown scopes would create a key
 /// with all scopes.
-const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
+pub(crate) const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
 
 /// A call for each read scope. A key without any of these may still ask for its session.
 const TRIALS: [(Scope, &str); 5] = [
@@ -84,7 +84,7 @@ const TRIALS: [(Scope, &str); 5] = [
 const OF_OWNERS: [Scope; 3] = [Scope::SettingsWrite, Scope::MembersWrite, Scope::AuditRead];
 
 /// The selectable lifetimes of a key: a number of days, or no expiry.
-const EXPIRES: [(&str, &str); 4] =
+pub(crate) const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
 pub(crate) fn show() -> Route<App> {

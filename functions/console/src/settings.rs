@@ -57,10 +57,10 @@ const DONE: [(&str, &str); 4] = [
 ];
 
 /// The choices for the members' second factor.
-const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for all members")];
+pub(crate) const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for all members")];
 
 /// The options for emails about failed jobs.
-const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
+pub(crate) const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), get_page)

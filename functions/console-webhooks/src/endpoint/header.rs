@@ -14,7 +14,7 @@ use maud::{Markup, html};
 
 use super::explanations::{More, at_most};
 use crate::{
-    numbers::{EndpointNumbers, counted, is_fetched, is_gone},
+    numbers::{EndpointNumbers, counted, held_name, is_fetched, is_gone},
     states::State,
 };
 
@@ -54,7 +54,7 @@ pub(super) fn header(numbers: &EndpointNumbers, more: &More, now: Timestamp) -> 
                 }
                 @for (status, word, backlog) in [
                     ("failed", "Failed", &numbers.open.failed),
-                    ("held", if is_fetched(endpoint) { "To fetch" } else { "Held" }, &numbers.open.held),
+                    ("held", held_name(endpoint).label, &numbers.open.held),
                     ("pending", "Pending", &numbers.open.pending),
                 ] {
                     // The number of deliveries to fetch includes tests, because programs get those, too.

@@ -32,7 +32,7 @@ use crate::{
     chart,
     deliveries::{self, Of, short},
     diagnosis, live_updates,
-    numbers::{EndpointNumbers, held_word},
+    numbers::{EndpointNumbers, held_name},
     settings::{self, events},
 };
 
@@ -143,8 +143,8 @@ pub(super) async fn page<R>(
         @if newest.is_none_or(|newest| newest.done) { (missed_deliveries::retry(numbers, now)) }
         section {
             h2 { "Last 24 hours" }
-            (chart::large(&numbers.counted, &numbers.details, id, held_word(&numbers.endpoint), now))
-            (chart::by_hour(&numbers.counted, id, held_word(&numbers.endpoint)))
+            (chart::large(&numbers.counted, &numbers.details, id, held_name(&numbers.endpoint), now))
+            (chart::by_hour(&numbers.counted, id, held_name(&numbers.endpoint).label))
         }
         section {
             h2 { "Latest deliveries" }

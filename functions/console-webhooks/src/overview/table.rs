@@ -18,7 +18,7 @@ use maud::{Markup, html};
 use crate::{
     chart,
     deliveries::{clipped, hover, none, one_line, short},
-    numbers::{EndpointNumbers, counted, held_word, is_rotating},
+    numbers::{EndpointNumbers, counted, held_name, is_rotating},
     settings::events,
     states::State,
 };
@@ -59,7 +59,7 @@ fn line(row: &EndpointNumbers, failed_test: Option<&Delivery>, now: Timestamp) -
             }
             td data-label="Events" { (wanted(endpoint)) }
             td data-label="Last 24 hours" {
-                (chart::day(statistics, &short(&endpoint.name()), held_word(endpoint), now))
+                (chart::day(statistics, &short(&endpoint.name()), held_name(endpoint).word, now))
             }
             td data-label="Last error" {
                 @match failed_test.and_then(|test| Some((test, test.last_attempt.as_ref()?))) {

@@ -13,6 +13,8 @@ use common::{
 use maud::html;
 use url::form_urlencoded;
 
+use crate::{keys, settings};
+
 /// The fields that people fill in, with their labels. Other fields are restored, but not shown.
 const LABELS: [(&str, &str); 33] = [
     ("url", "URL"),
@@ -50,31 +52,22 @@ const LABELS: [(&str, &str); 33] = [
     ("kind", "Acts for"),
 ];
 
-/// The words for values that forms choose from a list. Other values are shown as they are.
-const WORDS: [(&str, &str, &str); 23] = [
-    ("payload", "full", "The whole event"),
-    ("payload", "thin", "Without result, error and stack"),
-    ("keep_payload", "true", "Keep payloads and responses"),
-    ("keep_payload", "false", "Erase payloads and responses after each success"),
-    ("overlap", "0", "No longer"),
-    ("overlap", "86400", "For a day"),
-    ("overlap", "604800", "For a week"),
-    ("status", "both", "Failed and held"),
-    ("status", "failed", "Failed"),
-    ("status", "held", "Held"),
-    ("status", "pending", "Pending"),
-    ("role", "owner", "Owner"),
-    ("role", "member", "Member"),
-    ("expires", "never", "Never"),
-    ("expires", "30", "In 30 days"),
-    ("expires", "90", "In 90 days"),
-    ("expires", "365", "In a year"),
-    ("access", "all", "Everything"),
-    ("access", "chosen", "Only the scopes below"),
-    ("kind", "personal", "Me"),
-    ("kind", "organization", "The organization"),
-    ("requireTwoFactor", "on", "Required for all members"),
-    ("requireTwoFactor", "off", "Optional"),
+/// The choices of fields, as values and words. Those of the forms about endpoints, which another function shows, are
+/// repeated here.
+const CHOICES: [(&str, &[(&str, &str)]); 10] = [
+    ("payload", &[("full", "The whole event"), ("thin", "Without result, error and stack")]),
+    (
+        "keep_payload",
+        &[("true", "Keep payloads and responses"), ("false", "Erase payloads and responses after each success")],
+    ),
+    ("overlap", &[("0", "No longer"), ("86400", "For a day"), ("604800", "For a week")]),
+    ("status", &[("both", "Failed and held"), ("failed", "Failed"), ("held", "Held"), ("pending", "Pending")]),
+    ("role", &[("owner", "Owner"), ("member", "Member")]),
+    ("expires", &keys::EXPIRES),
+    ("access", &keys::ACCESS),
+    ("kind", &keys::KINDS),
+    ("requireTwoFactor", &settings::FACTORS),
+    ("jobFailureMails", &settings::MAILS),
 ];
 
 /// The fields that name the object of a button in a table. A person who cannot see the row could not check which one it is.
@@ -180,8 +173,9 @@ fn readable(name: &str, value: &str) -> String {
         }
         "ids" => value.split(' ').count().to_string(),
         _ => {
-            let words = WORDS.iter().find(|(field, choice, _)| (*field, *choice) == (name, value));
-            words.map_or(value, |(.., words)| words).to_owned()
+            let choices = CHOICES.iter().find(|(field, _)| *field == name).map_or(&[][..], |(_, choices)| choices);
+            let words = choices.iter().find(|(choice, _)| *choice == value);
+            words.map_or(value, |(_, words)| words).to_owned()
         }
     }
 }

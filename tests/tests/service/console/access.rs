@@ -218,7 +218,7 @@ async fn a_restored_form_shows_what_its_button_does() {
         ("deliveries:write", "yes"),
     ];
     let back = sent_too_late(&world, "/console/keys", &key, &tenant.email).await;
-    says(&back, &["Expires In 30 days", "May use Only the scopes below", "Acts for The organization"]);
+    says(&back, &["Expires In 30 days", "May use Only the scopes checked below", "Acts for The organization"]);
     says(&back, &["Scopes deliveries:read, deliveries:write"]);
     let settings =
         [("url", "http://127.0.0.1:9/hook"), ("keep_payload", "false"), ("payload", "thin"), ("kind", "pull")];
