@@ -114,7 +114,7 @@ async fn a_delivery_that_waits_to_be_sent_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_that_waits_at_a_pull_endpoint_can_be_erased() {
-    let world = World::with(&[("LEASE_TIME", "1"), ("RETRY_SCHEDULE", "600")]).await;
+    let world = World::with(&[("LEASE_TIME", "3"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
     let endpoint = json!({"webhook_endpoint_id": created.ok()["webhook_endpoint_id"]});
@@ -136,7 +136,7 @@ async fn a_delivery_that_waits_at_a_pull_endpoint_can_be_erased() {
     for by_job in [json!({"job_id": "leased"}), json!({"delivery_id": found(&world, &tenant, "leased").await.id})] {
         assert_eq!(erase(&world, &tenant, by_job).await.error(), (409, "CONFLICT", "delivery_pending"));
     }
-    tokio::time::sleep(std::time::Duration::from_millis(1_050)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(3_050)).await;
     for job in ["held", "retried", "leased"] {
         let fields = json!({"delivery_id": found(&world, &tenant, job).await.id});
         for _repeated in 0..2 {
