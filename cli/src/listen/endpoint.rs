@@ -126,7 +126,7 @@ async fn reuse(api: &Api, endpoint: &Endpoint, listen: &Listen) -> Result<Endpoi
     }
     print_note(&format!("Receiving from endpoint {} ({}).", cell(&text(endpoint)), cell(&id)));
     if let Some(kept) = now.filter(|_| listen.events.is_empty()) {
-        print_note(&format!("It receives only {}. `--events all` removes this filter.", kept.join(", ")));
+        print_note(&format!("It receives only {}. `--events all` removes this filter.", cell(&kept.join(", "))));
     }
     Ok(id)
 }
