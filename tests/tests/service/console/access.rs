@@ -253,6 +253,11 @@ async fn a_form_changes_only_the_organization_of_its_page() {
     let refused = later.press(path, &page, "Change name", &typed).await;
     assert_eq!(refused.status, 403);
     says(&refused, &["Nothing was saved or sent, because this page showed another organization. Open the page again."]);
+    // Someone else may also sign in after the session has ended, and get the form again.
+    let asked = Browser::new(&world, "").press(path, &page, "Change name", &typed).await;
+    let right = [("email", other.email.as_str()), ("password", tests::world::people::PASSWORD)];
+    let kept = Browser::new(&world, "").submit(path, &asked, "Sign in", &right).await;
+    says(&later.press(path, &kept, "Change name", &[]).await, &["because this page showed another organization."]);
     for browser in [&browser, &later] {
         assert!(!text(&browser.open(path).await).contains("Renamed"));
     }
