@@ -4,7 +4,9 @@
 //! the ids of the jobs stay, so the failures are still counted and reported. An email that is being sent during the call
 //! may contain the text.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, pin::pin};
+
+use futures::TryStreamExt;
 
 use super::{
     failure::{JobFailure, job_hash},
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, ItemReader, get, number, query_all, text},
+        dynamo::{Item, ItemReader, get, number, query_pages, text},
         expression::{Update, query},
     },
     error::{Error, Result},
@@ -35,9 +37,12 @@ impl JobFailures {
             return Ok(());
         }
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(PREFIX)));
-        let found = query_all(query(&self.dynamodb, &self.table, keys).consistent_read(true), DOING).await?;
-        for workflow in found {
-            self.erase_in(tenant, workflow, &jobs).await?;
+        // Page by page: an organization can have many failing workflows, and their texts are long.
+        let mut pages = pin!(query_pages(query(&self.dynamodb, &self.table, keys).consistent_read(true), DOING));
+        while let Some(page) = pages.try_next().await? {
+            for workflow in page {
+                self.erase_in(tenant, workflow, &jobs).await?;
+            }
         }
         Ok(())
     }
