@@ -26,7 +26,7 @@ impl Endpoints {
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, &LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text(WEBHOOK_ENDPOINT_ID)).collect::<Result<Vec<_>>>()?;
-        let remember = ids.iter().map(|id| put_request(deleted(tenant, id, remembered_until)));
+        let remember = ids.iter().map(|id| put_request(deleted(tenant, id, None, remembered_until)));
         batch_write(&self.dynamodb, &self.table, remember, DOING).await?;
         batch_write(&self.dynamodb, &self.table, ids.iter().map(|id| delete_request(key(tenant, id))), DOING).await?;
         Ok(!ids.is_empty())

@@ -52,8 +52,7 @@ impl Endpoints {
         let (existing, deleted) = tokio::join!(self.get(tenant, id, &LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
-            // The item of a deleted endpoint does not contain the number of shards.
-            (None, Some(_)) => SHARDS,
+            (None, Some(deleted)) => log_shards_of_deleted(&record(&deleted)),
             (None, None) => return Err(NOT_FOUND),
         };
         Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
@@ -101,9 +100,10 @@ impl Endpoints {
             shards.extend(Shard::first(endpoint, log_shards(&record)));
         }
         for item in &deleted {
-            let id =
-                record(item).text(WEBHOOK_ENDPOINT_ID)?.strip_prefix(DELETED_PREFIX).and_then(|id| id.parse().ok());
-            shards.extend(id.into_iter().flat_map(|id| Shard::first(DestinationId::Endpoint(id), SHARDS)));
+            let record = record(item);
+            let id = record.text(WEBHOOK_ENDPOINT_ID)?.strip_prefix(DELETED_PREFIX).and_then(|id| id.parse().ok());
+            let shards_of = |id| Shard::first(DestinationId::Endpoint(id), log_shards_of_deleted(&record));
+            shards.extend(id.into_iter().flat_map(shards_of));
         }
         Ok(shards)
     }
@@ -122,9 +122,20 @@ pub(super) fn log_shards(record: &ItemReader<'_>) -> u8 {
     record.optional_integer(LOG_SHARDS).unwrap_or(1)
 }
 
-/// The item that records a deleted endpoint.
-pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
+/// The number of a deleted endpoint's shards, or the maximum if its item does not say.
+fn log_shards_of_deleted(record: &ItemReader<'_>) -> u8 {
+    record.optional_integer(LOG_SHARDS).unwrap_or(SHARDS)
+}
+
+/// The item that records a deleted endpoint, with the number of its shards if that is certain.
+pub(super) fn deleted(
+    tenant: &TenantId,
+    id: impl fmt::Display,
+    shards: Option<u8>,
+    remembered_until: Timestamp,
+) -> Item {
     let mut item = key(tenant, format!("{DELETED_PREFIX}{id}"));
     item.extend([DELETE_AT.with(number(remembered_until.as_second()))]);
+    item.extend(shards.map(|shards| LOG_SHARDS.with(number(shards.into()))));
     item
 }

@@ -1,6 +1,9 @@
 //! The stored endpoints: creating, listing, finding, changing and deleting them.
 
-use std::time::Duration;
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -21,6 +24,7 @@ use crate::{
     aws::{
         dynamo::{Attribute, Item, ItemReader, boolean, number, text},
         expression::Update,
+        retry_conflicts,
         transaction::{Marker, Transaction},
     },
     config::{ConfigError, Env},
@@ -57,6 +61,8 @@ pub struct Endpoint {
     pub health: Health,
     /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
+    /// When a user last changed it.
+    pub updated_at: Timestamp,
     /// The times of the last calls to receive deliveries, for a pull endpoint.
     pub pulled: Pulled,
 }
@@ -270,20 +276,28 @@ impl Endpoints {
         endings: &Endings,
         remembered_until: Timestamp,
     ) -> Result<()> {
-        let deleted = deleted(tenant, id, remembered_until);
-        let endpoint = self.get(tenant, id, &[URL]).await?.ok_or(NOT_FOUND)?;
-        let url = record(&endpoint).optional_text(URL);
-        let target = audit_trail::target(id, url);
-        let transaction = Transaction::new("deleting an endpoint")
-            .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists())
-            .or(NOT_FOUND)
-            .put(&self.table, deleted)
-            .update(self.counter(tenant, -1));
-        endings
-            .note(transaction, tenant, id, url.is_none())
-            .record(recorder, Entry::new(Action::WebhookDeleted, tenant, target))?
-            .commit(&self.dynamodb)
-            .await
+        retry_conflicts((), |()| async move {
+            let endpoint = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, URL, LOG_SHARDS]).await?.ok_or(NOT_FOUND)?;
+            let endpoint = record(&endpoint);
+            let url = endpoint.optional_text(URL);
+            let target = audit_trail::target(id, url);
+            // The log may be spread over more shards at any time before the deletion, but not after it.
+            let is_as_read = match endpoint.optional_number(LOG_SHARDS) {
+                None => LOG_SHARDS.is_absent(),
+                Some(shards) => LOG_SHARDS.equals(number(shards)),
+            };
+            let transaction = Transaction::new("deleting an endpoint")
+                .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists().and(is_as_read))
+                .put(&self.table, deleted(tenant, id, Some(log_shards(&endpoint)), remembered_until))
+                .update(self.counter(tenant, -1));
+            let is_deleted = endings
+                .note(transaction, tenant, id, url.is_none())
+                .record(recorder, Entry::new(Action::WebhookDeleted, tenant, target))?
+                .try_commit(&self.dynamodb)
+                .await?;
+            Ok(if is_deleted { Break(()) } else { Continue(()) })
+        })
+        .await
     }
 
     fn counter(&self, tenant: &TenantId, by: i64) -> Update {
@@ -429,6 +443,7 @@ impl Endpoint {
             options: Options::read(&record)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
+            updated_at: record.parsed(UPDATED_AT)?,
             pulled: Pulled::read(&record),
         })
     }

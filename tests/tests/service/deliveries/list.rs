@@ -1,5 +1,10 @@
 //! `POST /v1/deliveries/list`.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use common::webhooks::{
     delivery::{Delivery, Status},
     event::EventName,
@@ -17,6 +22,7 @@ async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
     for endpoint in &mut endpoints {
         *endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     }
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoints[1]), json!({"log_shards": 8})).await;
     let book = Book::of(world);
     let drafts = (0..48_u32).map(|number| {
         let (at, job) = (book.ago(SECOND * (number / 3)), format!("job-{number}"));
@@ -260,4 +266,40 @@ async fn an_old_endpoint_that_was_just_deleted_is_listed() {
     for fields in [json!({}), json!({"job_id": "a"})] {
         assert_eq!(pages(&world, &tenant, fields).await.concat(), [delivery.id.to_string()]);
     }
+}
+
+/// Each shard of a deleted endpoint costs every list a read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_endpoint_keeps_the_number_of_its_shards() {
+    let is_refused = Arc::<AtomicBool>::default();
+    let refused = Arc::clone(&is_refused);
+    let world = World::answering(&[], move |call| {
+        let is_deletion = call.operation == "TransactWriteItems" && call.body.to_string().contains("#deleted#");
+        let reasons = ["ConditionalCheckFailed", "None", "None", "None", "None"].map(|code| json!({"Code": code}));
+        let refusal = || (400, json!({"__type": "TransactionCanceledException", "CancellationReasons": reasons}));
+        (is_deletion && refused.swap(false, Ordering::SeqCst)).then(refusal)
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    for (number, spread) in [1, 8].into_iter().enumerate() {
+        let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+        if spread > 1 {
+            world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"log_shards": spread})).await;
+        }
+        let book = Book::of(&world);
+        let last = u8::try_from(spread - 1).expect("a shard");
+        let delivery = Draft { shard: last, ..Draft::to(&endpoint, book.ago(HOUR), number) };
+        let delivery = book.write_one(&tenant, delivery).await;
+        let before = shards(&world, &tenant).await.len();
+        // The log was spread over more shards between the read and the deletion.
+        is_refused.store(true, Ordering::SeqCst);
+        world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+        assert!(!is_refused.load(Ordering::SeqCst));
+        assert_eq!(shards(&world, &tenant).await.len(), before);
+        for fields in [json!({"job_id": number.to_string()}), json!({"webhook_endpoint_id": endpoint})] {
+            assert_eq!(pages(&world, &tenant, fields).await.concat(), [delivery.id.to_string()]);
+        }
+    }
+    let answer = world.rpc(&tenant.key, "webhooks/delete", json!({"id": uuid::Uuid::now_v7()})).await;
+    assert_eq!(answer.status, 404);
 }
