@@ -20,6 +20,11 @@ macro_rules! uuid_id {
                 Self(runtime_sources::uuid())
             }
 
+            /// When the id was generated, in whole milliseconds.
+            pub fn made_at(self) -> Timestamp {
+                made_at(self.0)
+            }
+
             /// Parses the hyphenated form, upper or lower case.
             pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
                 text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
@@ -76,15 +81,12 @@ impl EndpointId {
     }
 }
 
-impl RecoveryId {
-    /// When the recovery was requested.
-    pub fn made_at(self) -> Timestamp {
-        let made = self.0.get_timestamp().map_or(0, |time| {
-            let (seconds, nanoseconds) = time.to_unix();
-            seconds.saturating_mul(1000).saturating_add(u64::from(nanoseconds / 1_000_000))
-        });
-        Timestamp::from_millisecond(i64::try_from(made).unwrap_or(i64::MAX))
-    }
+fn made_at(id: Uuid) -> Timestamp {
+    let made = id.get_timestamp().map_or(0, |time| {
+        let (seconds, nanoseconds) = time.to_unix();
+        seconds.saturating_mul(1000).saturating_add(u64::from(nanoseconds / 1_000_000))
+    });
+    Timestamp::from_millisecond(i64::try_from(made).unwrap_or(i64::MAX))
 }
 
 /// The string is not an identifier.

@@ -120,7 +120,11 @@ impl Settlement {
             .about("The duration of the attempt, in milliseconds. The default is 0.")
             .optional_number(Sent::NAMES.duration_ms, 0..=MAX_DURATION_MILLISECONDS);
         let response = fields
-            .about("The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept.")
+            .about(
+                "The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept, \
+                 without the values of the endpoint's headers; nothing if the endpoint was changed or deleted since \
+                 `receive`.",
+            )
             .example("try again later")
             .optional_text(Sent::NAMES.response, |text| Ok(text.to_owned()));
         fields.either(&[&[Sent::NAMES.status_code], &[Sent::NAMES.error]]);
@@ -138,13 +142,15 @@ impl Settlement {
     }
 
     /// Returns the attempt that was made, if any. For a failed attempt, the beginning of the receiver's response is
-    /// kept, with the endpoint's header values masked.
+    /// kept, with the endpoint's header values masked. If the endpoint has changed since the delivery was received, the
+    /// response may contain a value that is not known any more.
     fn attempt(&self, before: &Delivery, endpoint: Option<&Endpoint>, now: Timestamp) -> Option<AttemptResult> {
         let outcome = self.outcome?;
         let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
-        let response = response.map(|text| {
+        let endpoint = endpoint.filter(|endpoint| endpoint.updated_at < self.lease.made_at());
+        let response = response.zip(endpoint).map(|(text, endpoint)| {
             let text = text.get(..text.floor_char_boundary(RESPONSE_BYTES)).unwrap_or(text).to_owned();
-            endpoint.into_iter().fold(text, |text, endpoint| endpoint.headers.mask(text))
+            endpoint.headers.mask(text)
         });
         let at = now.before(Duration::from_millis(self.duration_ms.into()));
         let attempt = Attempt::new(at, self.duration_ms, outcome, response, before.trigger);
@@ -156,7 +162,7 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Se
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids: Vec<_> = settlements.iter().map(|settlement| settlement.id).collect();
     let (endpoints, mut deliveries) =
-        tokio::try_join!(app.endpoints_of(tenant, &settlements), app.log.known(tenant, &ids))?;
+        tokio::try_join!(app.endpoints_of(tenant, &settlements), app.log.readable(tenant, &ids))?;
     // Two settlements of the same delivery are handled in order, so the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };

@@ -283,3 +283,30 @@ async fn every_problem_of_a_settlement_is_an_issue_with_its_path() {
         assert_eq!(issues(fields.clone()).await, (400, paths.to_owned()), "{fields}");
     }
 }
+
+/// The receiver may have repeated a header's earlier value, which is not known any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_is_left_out_if_the_endpoint_has_changed() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for (route, change) in [("update", json!({"headers": {"authorization": "canary-2-new"}})), ("delete", json!({}))] {
+        let headers = json!({"authorization": "canary-1-old"});
+        let fields = json!({"kind": "pull", "signing_secret": "correct-horse-battery", "headers": headers});
+        let created = world.rpc(&tenant.key, "webhooks/create", fields).await;
+        let endpoint = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
+        let mut change = change;
+        change["id"] = json!(endpoint);
+        for (is_changed, expected) in [(false, json!("no [secret]")), (true, json!(null))] {
+            world.deliver(event(&tenant.id, format!("{route} {is_changed}"))).await;
+            let taken = take_one(&world, &tenant, &endpoint).await;
+            if is_changed {
+                world.rpc(&tenant.key, &format!("webhooks/{route}"), change.clone()).await.ok();
+            }
+            let outcome = json!({"status_code": 401, "response": "no canary-1-old"});
+            settle_one(&world, &tenant, &taken, outcome).await;
+            let got = read(&world, &tenant, "get", json!({"delivery_id": taken["delivery_id"]})).await;
+            assert_eq!(got.ok()["attempts"][0]["response"], expected, "{route}");
+        }
+        world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await;
+    }
+}
