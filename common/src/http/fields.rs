@@ -359,7 +359,7 @@ impl Fields {
         if since.is_none() || until.is_none() || since <= until {
             return Ok(());
         }
-        let message = "Must not be before since".to_owned();
+        let message = "Must not be before the start of the period".to_owned();
         Err(self.reject(end, Problem { code: IssueCode::TooSmall, message }))
     }
 

@@ -168,7 +168,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &FormValues, now:
             @if deliveries.is_empty() {
                 p {
                     strong { "None of these deliveries was resent" }
-                    ": their payloads are no longer stored, their endpoints were deleted, or they belong to another organization."
+                    ": they or their payloads are no longer stored, or they belong to another organization."
                 }
             } @else {
                 p { strong { (counted(deliveries.len(), "resent delivery", "resent deliveries")) ": " (chart::summary(counts)) "." } }

@@ -426,7 +426,13 @@ async fn the_console_erases_the_payloads_of_a_period() {
     let refused = browser.press(&path, &page, "Erase payloads", &typed[..1]).await;
     assert!(!refused.page().contains("payloads erased"), "the box is not ticked");
     let reversed = [typed[0], typed[1], ("until", "2020-01-01T00:00")];
-    assert!(browser.press(&path, &page, "Erase payloads", &reversed).await.page().contains("Must not be before since"));
+    assert!(
+        browser
+            .press(&path, &page, "Erase payloads", &reversed)
+            .await
+            .page()
+            .contains("Must not be before the start of the period")
+    );
     let erased = browser.press(&path, &page, "Erase payloads", &typed).await;
     assert!(erased.page().contains("2 payloads erased."));
     let log = world.log(&tenant.id).await;
