@@ -69,7 +69,8 @@ pub const LINES: &[Line] = lines! {
         "The receiver got the delivery, but the delivery log could not record it. Look for throttling or errors on \
          the table."
     ERROR "delivery.unreadable" [tenant, delivery_id, error]
-        "The sweep could not read a delivery. It [checks the delivery again](#overdue-deliveries) every 15 minutes."
+        "A delivery is unreadable. Lists and recoveries leave it out, and the sweep [checks it \
+         again](#overdue-deliveries) every 15 minutes."
     ERROR "delivery.abandoned" [tenant, delivery_id]
         "The sweep could not read a delivery for a week and no longer checks it. A resend by its tenant wakes it."
     ERROR "delivery.resend_failed" [tenant, delivery_id, error]
@@ -85,8 +86,10 @@ pub const LINES: &[Line] = lines! {
     INFO "sweep.skipped" [sweeper]
         "Another invocation is already doing the work of this sweeper."
     ERROR "payload.missing" [tenant, delivery_id]
-        "A pull endpoint's delivery lacks its payload and cannot be received. The delivery fails three days after its \
-         event."
+        "A delivery lacks its payload, so it cannot be sent. It fails when its next attempt is due or, at a pull \
+         endpoint, three days after its event. Once its payload is restored, it can be resent."
+    ERROR "payload.unreadable" [tenant, delivery_id, error]
+        "A stored payload cannot be read. It counts as missing."
     WARN "receive.incomplete" [tenant, error]
         "A call to `deliveries/receive` returned fewer deliveries than were due. The next call returns the others."
     WARN "receive.unnoted" [tenant, error]

@@ -177,7 +177,7 @@ impl Erasure<'_> {
         let (end, shards) = (Instant::now() + time, endpoints.every_shard(tenant, endpoint).await?);
         let mut ids = Vec::new();
         loop {
-            let page = log.search(tenant, &shards, filter, cursor.as_ref(), PAGE_SIZE, now).await?;
+            let page = log.search_strictly(tenant, &shards, filter, cursor.as_ref(), PAGE_SIZE, now).await?;
             for delivery in &page.deliveries {
                 ids.extend(is_wanted(delivery)?.then_some(delivery.id));
             }

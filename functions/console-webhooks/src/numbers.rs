@@ -63,7 +63,7 @@ impl EndpointNumbers {
         let counting = app.log.count(tenant, &shards, &open, chart::since(now), MAX_READ, now);
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
         let proving = Self::proven(app, tenant, &endpoints, now);
-        let (statistics, read, proven) = tokio::try_join!(counting, app.log.known(tenant, &oldest), proving)?;
+        let (statistics, read, proven) = tokio::try_join!(counting, app.log.readable(tenant, &oldest), proving)?;
         let known = endpoints.into_iter().zip(open).zip(statistics).zip(proven);
         let known = known.map(|(((endpoint, open), counted), is_proven)| Self {
             oldest_pending: open.pending.oldest.and_then(|id| read.get(&id).cloned()),

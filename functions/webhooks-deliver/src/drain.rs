@@ -24,7 +24,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Outcome, Parked, Payload, Receiver, Status, Trigger},
+        delivery::{AttemptResult, Delivery, Drain, DueAttempt, Outcome, Parked, Payload, Receiver, Trigger},
         endpoints::{Endpoint, Evidence, Gate},
         log::{Room, Rooms},
         queue::{DrainMessage, EARLY_DELIVERY_TOLERANCE},
@@ -355,7 +355,7 @@ impl Round<'_> {
         let Self { tenant, ledger, batch, .. } = self;
         let (found, now) = (ledger.log.find_parked(&parked, &self.rooms).await?, Timestamp::now());
         let (delivery, payload, room) = match found {
-            Some(found) if found.0.status == Status::Pending && parked.is_of(&found.0) => found,
+            Some((delivery, Some(payload), room)) if parked.is_of(&delivery) => (delivery, payload, room),
             left_over => {
                 if let Some((delivery, ..)) = left_over {
                     self.apply_outcome(&delivery, drained, now).await?;
@@ -365,7 +365,6 @@ impl Round<'_> {
             }
         };
         let is_expired = now >= delivery.fails_at;
-        let payload = delivery.require_payload(payload)?;
         let gate = self.gate(drained, &payload).await?;
         let due = DueDelivery {
             index: self.record.index,

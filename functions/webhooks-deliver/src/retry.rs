@@ -84,7 +84,7 @@ pub(crate) async fn attempt(
         }
         Step::Attempt => {}
     }
-    let payload = delivery.require_payload(payload)?;
+    let Some(payload) = payload else { return Ok(log.give_up(&due.tenant, &delivery, now).await?) };
     let (gate, endpoint) = match &payload.destination {
         Destination::Endpoint(id) => {
             let endpoint = reads.one(&due.tenant, *id).await?;

@@ -30,6 +30,7 @@ mod sweep;
 mod through;
 mod toggles;
 mod traces;
+mod unreadable;
 mod waiting;
 mod workflows;
 

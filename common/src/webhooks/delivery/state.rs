@@ -8,11 +8,10 @@ use super::{
     attempt::{Attempt, have_room},
     id::{DeliveryId, DestinationId, Millis, WebhookId},
     outcome::{MAX_AGE, NextStep, Outcome, next_step},
-    payload::{Destination, Payload},
+    payload::Destination,
     pull::{Claim, Lease, Pull},
 };
 use crate::{
-    error::{Error, Result},
     id::{EndpointId, LeaseId},
     issue::Problem,
     timestamp::Timestamp,
@@ -314,20 +313,6 @@ impl Delivery {
     /// Whether the delivery can still be sent or received, and therefore needs its payload.
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
-    }
-
-    /// Returns the payload for a due attempt. A pull delivery whose own is missing gets an empty one, which is not sent:
-    /// the delivery fails at its deadline.
-    ///
-    /// # Errors
-    /// The payload is missing.
-    pub fn require_payload(&self, payload: Option<Payload>) -> Result<Payload> {
-        let to_fail = || {
-            let endpoint = self.webhook_endpoint_id.filter(|_| self.pull.is_some())?;
-            Some(Payload { destination: Destination::Endpoint(endpoint), body: Vec::new().into(), trace: None })
-        };
-        let missing = || Error::Internal(format!("the payload of {} is missing", self.id));
-        payload.or_else(to_fail).ok_or_else(missing)
     }
 
     /// Whether the delivery waits at a pull endpoint, and no client has a lease of it.

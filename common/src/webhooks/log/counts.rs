@@ -226,7 +226,7 @@ impl DeliveryLog {
     /// Counts failed deliveries by the outcome of their last attempts. Reads the states of all of them.
     pub async fn reasons(&self, tenant: &TenantId, failed: &[DeliveryId]) -> Result<BTreeMap<String, u32>> {
         let mut reasons = BTreeMap::new();
-        for delivery in self.known(tenant, failed).await?.into_values().filter(|it| it.status == Status::Failed) {
+        for delivery in self.readable(tenant, failed).await?.into_values().filter(|it| it.status == Status::Failed) {
             if let Some(last) = delivery.last_attempt {
                 *reasons.entry(last.outcome.into_owned()).or_default() += 1;
             }

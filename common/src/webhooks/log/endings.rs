@@ -166,7 +166,7 @@ impl DeliveryLog {
                         return Ok(());
                     }
                     let ids: Vec<_> = page.iter().filter_map(|item| id(shard, item)).collect();
-                    let states = self.known(&ending.tenant, &ids).await?;
+                    let states = self.readable(&ending.tenant, &ids).await?;
                     let calls = states.values().map(|delivery| self.end_one(&ending.tenant, delivery, now));
                     let mut ended = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY);
                     while let Some(is_left) = ended.next().await {

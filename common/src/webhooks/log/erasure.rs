@@ -137,8 +137,7 @@ impl DeliveryLog {
         let states = self.partition(shard_key(tenant, shard));
         let states = select(states, &[DESTINATION, DELIVERY, SHARED, EVENT, JOB_ID]);
         let states = query_page(states, PAGE_SIZE, FORGETTING).await?;
-        let shared = states.items.iter().filter_map(|state| shared(tenant, shard, state).transpose());
-        let shared: BTreeSet<_> = shared.collect::<Result<_>>()?;
+        let shared: BTreeSet<_> = states.items.iter().filter_map(|state| shared(tenant, shard, state)).collect();
         let details = states.items.iter().map(|state| {
             let [shard, moment] = key_of(state);
             format!("{shard}/{moment}")
@@ -191,16 +190,13 @@ fn other(tenant: &TenantId, of: &Delivery, shard: Shard) -> Option<DeliveryId> {
     is_here.then_some(DeliveryId { destination: shard.destination, shard: shard.number, at: of.id.at, webhook_id })
 }
 
-/// The partition with the payload that a stored delivery shares with others, if it does.
-fn shared(tenant: &TenantId, shard: Shard, state: &Item) -> Result<Option<String>> {
+/// The partition with the payload that a stored delivery shares with others, if it does. If the state is unreadable, the
+/// payload expires, because the deletion of the others must go on.
+fn shared(tenant: &TenantId, shard: Shard, state: &Item) -> Option<String> {
     let record = ItemReader::new("delivery", state);
-    match id(shard, state).filter(|_| record.optional_boolean(SHARED) == Some(true)) {
-        None => Ok(None),
-        Some(id) => {
-            let delivery = Delivery::new(id, record.parsed(EVENT)?, record.text(JOB_ID)?.to_owned());
-            Ok(Some(shared_partition(tenant, &delivery)))
-        }
-    }
+    let id = id(shard, state).filter(|_| record.optional_boolean(SHARED) == Some(true))?;
+    let delivery = Delivery::new(id, record.parsed(EVENT).ok()?, record.text(JOB_ID).ok()?.to_owned());
+    Some(shared_partition(tenant, &delivery))
 }
 
 /// The attributes of attempts without the receiver's responses.

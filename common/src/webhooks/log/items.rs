@@ -5,6 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::{
     aws::dynamo::{Attribute, Item, ItemReader, attributes, item, number, text},
     error::Result,
+    id::TenantId,
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Detail, Lease, Pull, Status, Trigger},
 };
@@ -96,6 +97,12 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     };
     debug_assert!(delivery.is_consistent(), "{delivery:?}");
     Ok(delivery)
+}
+
+/// Reads a delivery, and logs one that is unreadable.
+pub(super) fn read_or_log(tenant: &TenantId, id: DeliveryId, item: &Item) -> Option<Delivery> {
+    let log = |error: &_| crate::log!("delivery.unreadable", %tenant, delivery_id = %id, ?error);
+    read_delivery(id, item).inspect_err(log).ok()
 }
 
 /// The attributes of a delivery to a pull endpoint. Deliveries with `due` are in the index of pull deliveries.

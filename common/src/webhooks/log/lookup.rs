@@ -76,7 +76,7 @@ impl DeliveryLog {
         range: &KeyRange,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let SearchTerms { tenant, shards, filter } = *sought;
+        let SearchTerms { tenant, shards, filter, .. } = *sought;
         let (covered, uncovered) = {
             let start = uncovered(segments).clamp(range.start().clone(), range.end().clone());
             (range.start().clone()..=start.clone(), start..=range.end().clone())
@@ -96,7 +96,7 @@ impl DeliveryLog {
             is_wanted && shards.iter().any(|shard| shard.destination == id.destination)
         };
         read.push(PartialPage { found: indexed.into_iter().filter(is_here).collect(), end: None });
-        self.page_of(tenant, merge(read, MAX_STATES, DeliveryId::moment), filter, limit).await
+        self.page_of(sought, merge(read, MAX_STATES, DeliveryId::moment), limit).await
     }
 }
 

@@ -58,10 +58,15 @@ impl DeliveryLog {
         Ok(receivers)
     }
 
-    /// Reads a parked delivery with its payload, once there is room for it: `own` for the organization, and of all.
+    /// Reads a parked delivery with its payload, once there is room for it: `own` for the organization, and of all. A
+    /// delivery whose payload is missing fails, and is left out.
     pub async fn find_parked(&self, parked: &Parked, own: &Rooms) -> Result<Option<(Delivery, Option<Payload>, Room)>> {
         let mut room = own.take(BODY_BYTES_BOUND).await.and(self.room(BODY_BYTES_BOUND).await);
         let Some((delivery, payload)) = self.find(&parked.tenant, &parked.id).await? else { return Ok(None) };
+        if payload.is_none() && parked.is_of(&delivery) {
+            self.give_up(&parked.tenant, &delivery, Timestamp::now()).await?;
+            return Ok(None);
+        }
         room.shrink(payload.as_ref().map_or(0, |payload| payload.body.len()));
         Ok(Some((delivery, payload, room)))
     }

@@ -191,8 +191,15 @@ pub(super) fn stored_bytes(item: &Item) -> usize {
     [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)
 }
 
-/// Reads the payload in `item`, if any, of a delivery to `destination`.
-pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
+/// Reads the payload in `item`, if any, of a delivery. One that is unreadable counts as missing.
+pub(super) fn read(tenant: &TenantId, id: &DeliveryId, item: &Item) -> Option<Payload> {
+    stored(id.destination, item).unwrap_or_else(|error| {
+        crate::log!("payload.unreadable", %tenant, delivery_id = %id, ?error);
+        None
+    })
+}
+
+fn stored(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
     let record = ItemReader::new("payload", item);
     let destination = match destination {

@@ -17,7 +17,7 @@ use aws_sdk_dynamodb::{
 use futures::future::{join_all, try_join_all};
 
 use super::{
-    items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_delivery},
+    items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_or_log},
     payload,
     search::id,
     states::apart_key,
@@ -200,7 +200,8 @@ impl DeliveryLog {
         let update = update.only_if(DUE.equals(number(due.as_millisecond())));
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
         let Some(state) = leased else { return Ok(None) };
-        let (delivery, payload) = (read_delivery(id, &state)?, payload::read(id.destination, &state)?);
+        let Some(delivery) = read_or_log(tenant, id, &state) else { return Ok(None) };
+        let payload = payload::read(tenant, &id, &state);
         Ok(Some(Leased { delivery, lease, ends, payload }))
     }
 
@@ -217,7 +218,7 @@ impl DeliveryLog {
                 return Err(Error::Busy);
             }
             if let Some(first) = found.values.get(&key) {
-                payload = payload::read(delivery.id.destination, &self.whole(first.clone()).await?)?;
+                payload = payload::read(tenant, &delivery.id, &self.whole(first.clone()).await?);
             }
         }
         if payload.is_none() {

@@ -180,7 +180,7 @@ impl DeliveryLog {
         let keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.is_above(text(BEFORE_IDS)));
         let query = self.query(keys).consistent_read(true).scan_index_forward(false);
         let newest = query_page(query, MAX_SEARCHED, "listing recoveries").await?;
-        newest.items.iter().map(Recovery::from_item).collect()
+        Ok(newest.items.iter().filter_map(Recovery::read_or_log).collect())
     }
 
     /// Reads the id of the latest recovery of `endpoint`, or of all endpoints together.
@@ -199,11 +199,8 @@ impl DeliveryLog {
             keys.iter().map(key_of).filter(|[partition, _]| tenant(partition).as_ref().is_some_and(&is_wanted));
         let mut open = Vec::new();
         for ([partition, _], item) in self.get_all(wanted.collect()).await? {
-            // An unreadable recovery must not stop the other recoveries.
-            match Recovery::from_item(&item) {
-                Ok(recovery) => open.extend(tenant(&partition).filter(|_| !recovery.done).zip(Some(recovery))),
-                Err(error) => crate::log!("recovery.unreadable", partition, ?error),
-            }
+            let recovery = Recovery::read_or_log(&item).filter(|recovery| !recovery.done);
+            open.extend(tenant(&partition).zip(recovery));
         }
         open.sort_by_key(|(_, recovery)| (recovery.resent, recovery.id));
         Ok(open)
@@ -306,6 +303,12 @@ impl Recovery {
     /// Whether the recovery has not begun yet.
     fn waits(&self) -> bool {
         !self.done && !self.begun
+    }
+
+    /// Reads a recovery, and logs one that is unreadable: it must not stop or hide the others.
+    fn read_or_log(item: &Item) -> Option<Self> {
+        let [partition, _] = key_of(item);
+        Self::from_item(item).inspect_err(|error| crate::log!("recovery.unreadable", partition, ?error)).ok()
     }
 
     fn from_item(item: &Item) -> Result<Self> {

@@ -112,6 +112,8 @@ pub(super) struct SearchTerms<'a> {
     pub(super) tenant: &'a TenantId,
     pub(super) shards: &'a [Shard],
     pub(super) filter: &'a Filter,
+    /// Whether an unreadable delivery is an error. Otherwise, it is left out.
+    pub(super) is_strict: bool,
 }
 
 /// A part of the log, newest first.
@@ -124,7 +126,7 @@ pub(super) struct PartialPage<T> {
 impl DeliveryLog {
     /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. The page is full unless there
     /// are no more, or the search took too long. The deliveries of a job or of a rare workflow, or with a `webhook-id`, are
-    /// found through an index.
+    /// found through an index. An unreadable delivery is left out, because it must not hide the others.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -134,16 +136,40 @@ impl DeliveryLog {
         limit: usize,
         now: Timestamp,
     ) -> Result<DeliveryPage> {
-        let sought = SearchTerms { tenant, shards, filter };
-        let lookup = self.lookup(&sought).await?;
+        let sought = SearchTerms { tenant, shards, filter, is_strict: false };
+        self.search_for(&sought, cursor, limit, now).await
+    }
+
+    /// Finds deliveries like [`Self::search`], but an unreadable one is an error, for callers that must not miss any.
+    pub(in crate::webhooks) async fn search_strictly(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        filter: &Filter,
+        cursor: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<DeliveryPage> {
+        let sought = SearchTerms { tenant, shards, filter, is_strict: true };
+        self.search_for(&sought, cursor, limit, now).await
+    }
+
+    async fn search_for(
+        &self,
+        sought: &SearchTerms<'_>,
+        cursor: Option<&Cursor>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<DeliveryPage> {
+        let lookup = self.lookup(sought).await?;
         let (end, mut filtered, mut deliveries, mut cursor) =
             (Instant::now() + PAGE_TIME, FIRST_FILTERED_READ, Vec::new(), cursor.cloned());
         loop {
-            let range = self.range(filter, cursor.as_ref(), now);
+            let range = self.range(sought.filter, cursor.as_ref(), now);
             let left = limit.saturating_sub(deliveries.len());
             let page = match &lookup {
-                Some(lookup) => self.look_up(&sought, lookup, filtered, range, left).await?,
-                None => self.search_once(&sought, filtered, range, left).await?,
+                Some(lookup) => self.look_up(sought, lookup, filtered, range, left).await?,
+                None => self.search_once(sought, filtered, range, left).await?,
             };
             deliveries.extend(page.deliveries);
             cursor = page.next;
@@ -162,7 +188,7 @@ impl DeliveryLog {
         range: KeyRange,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let SearchTerms { tenant, shards, filter } = *sought;
+        let SearchTerms { tenant, shards, filter, is_strict } = *sought;
         match filter.status {
             None | Some(Status::Delivered) => {
                 let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
@@ -173,7 +199,11 @@ impl DeliveryLog {
                 });
                 let moment_of = |delivery: &Delivery| delivery.id.moment();
                 let newest = (!is_filtered).then_some(limit);
-                let read = read_newest(queries.collect(), most, newest, read_delivery, moment_of).await?;
+                let read = |id, item: &_| match is_strict {
+                    true => read_delivery(id, item).map(Some),
+                    false => Ok(read_or_log(tenant, id, item)),
+                };
+                let read = read_newest(queries.collect(), most, newest, read, moment_of).await?;
                 let page = merge(read, limit, moment_of);
                 Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
             }
@@ -187,22 +217,25 @@ impl DeliveryLog {
                 let tests = first.map(|shard| (*shard, tests_key(tenant, *shard, status)));
                 let queries = all.chain(tests).map(|(shard, key)| (shard, self.query_index(key, &range)));
                 let newest = (!is_filtered).then_some(limit);
-                let read = read_newest(queries.collect(), most, newest, |id, _| Ok(id), DeliveryId::moment).await?;
+                let read =
+                    read_newest(queries.collect(), most, newest, |id, _| Ok(Some(id)), DeliveryId::moment).await?;
                 let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
-                self.page_of(tenant, ids, filter, limit).await
+                self.page_of(sought, ids, limit).await
             }
         }
     }
 
-    /// Reads the states of these deliveries, and returns those that pass `filter`: an index lags behind them.
+    /// Reads the states of these deliveries, and returns those that pass the filter: an index lags behind them.
     pub(super) async fn page_of(
         &self,
-        tenant: &TenantId,
+        &SearchTerms { tenant, filter, is_strict, .. }: &SearchTerms<'_>,
         ids: PartialPage<DeliveryId>,
-        filter: &Filter,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let known = self.known(tenant, &ids.found).await?;
+        let known = match is_strict {
+            true => self.known(tenant, &ids.found).await?,
+            false => self.readable(tenant, &ids.found).await?,
+        };
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         let page = merge(vec![PartialPage { found, end: ids.end }], limit, |delivery| delivery.id.moment());
         Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
@@ -277,7 +310,7 @@ async fn read_newest<T>(
     queries: Vec<(Shard, QueryFluentBuilder)>,
     most: usize,
     limit: Option<usize>,
-    read: impl Fn(DeliveryId, &Item) -> Result<T>,
+    read: impl Fn(DeliveryId, &Item) -> Result<Option<T>>,
     moment_of: impl Fn(&T) -> String,
 ) -> Result<Vec<PartialPage<T>>> {
     let few = |limit: usize| (2 * limit).div_ceil(queries.len().max(1)).clamp(MIN_SHARD_READ.min(most), most);
@@ -288,7 +321,8 @@ async fn read_newest<T>(
         let calls = open.into_iter().map(async |(shard, query, mut found)| {
             let page = query_page(query.clone().scan_index_forward(false), size, "listing deliveries").await?;
             let ids = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
-            found.extend(ids.map(|(id, item)| read(id, item)).collect::<Result<Vec<_>>>()?);
+            let read: Vec<_> = ids.map(|(id, item)| read(id, item)).collect::<Result<_>>()?;
+            found.extend(read.into_iter().flatten());
             let end = page.last.as_ref().and_then(moment).map(str::to_owned);
             Ok::<_, Error>((shard, query.set_exclusive_start_key(page.last), PartialPage { found, end }))
         });

@@ -33,7 +33,7 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Body, Delivery, DeliveryId, Payload, Status, Trigger, kept_job_id},
+        delivery::{Attempt, AttemptResult, Body, Delivery, DeliveryId, Payload, Status, Trigger, kept_job_id},
         event::EventName,
     },
 };
@@ -188,6 +188,13 @@ impl DeliveryLog {
         only_if_waiting(before, update).send(&self.dynamodb, "ending a delivery").await
     }
 
+    /// Fails a delivery that is due and has no payload, so it cannot be sent. This is not the fault of its receiver.
+    pub async fn give_up(&self, tenant: &TenantId, before: &Delivery, now: Timestamp) -> Result<()> {
+        crate::log!("payload.missing", %tenant, delivery_id = %before.id);
+        let failed = before.after(&AttemptResult::Expired, &[], || 0.0, now);
+        self.advance(tenant, before, &failed).await.map(drop)
+    }
+
     /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a
     /// due row; the caller sends the message.
     ///
@@ -319,11 +326,21 @@ impl DeliveryLog {
 
     /// Reads the states of the deliveries in `ids` that are in the log. The read is strongly consistent.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
+        let states = self.stored_states(tenant, ids).await?;
+        states.into_iter().map(|(id, state)| Ok((id, read_delivery(id, &state)?))).collect()
+    }
+
+    /// Reads states like [`Self::known`], but leaves out those that are unreadable: one must not hide the others.
+    pub async fn readable(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
+        let states = self.stored_states(tenant, ids).await?;
+        Ok(states.into_iter().filter_map(|(id, state)| Some((id, read_or_log(tenant, id, &state)?))).collect())
+    }
+
+    async fn stored_states(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<Vec<(DeliveryId, Item)>> {
         // DynamoDB rejects a batch that contains a key twice.
         let different: BTreeSet<_> = ids.iter().collect();
-        let found = self.get_all(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
-        let states = different.into_iter().filter_map(|id| Some((*id, found.get(&state_key(tenant, id))?)));
-        states.map(|(id, state)| Ok((id, read_delivery(id, state)?))).collect()
+        let mut found = self.get_all(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
+        Ok(different.into_iter().filter_map(|id| Some((*id, found.remove(&state_key(tenant, id))?))).collect())
     }
 
     /// Reads the states of these attempts' deliveries, which may belong to different tenants, without duplicates.
@@ -352,6 +369,14 @@ impl DeliveryLog {
 
     /// Reads a delivery, with its payload if it was kept. The read is strongly consistent.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
+        match self.find_once(tenant, id).await? {
+            // A resend may have moved the payload between the reads of the two items.
+            Some((delivery, None)) if delivery.needs_payload() => self.find_once(tenant, id).await,
+            found => Ok(found),
+        }
+    }
+
+    async fn find_once(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
         let [state, apart] = [state_key(tenant, id), details_key(tenant, id, PAYLOAD)];
         let mut found = self.get_all(vec![state.clone(), apart.clone()]).await?;
         let Some(state) = found.remove(&state) else { return Ok(None) };
@@ -365,7 +390,7 @@ impl DeliveryLog {
         let is_kept = delivery.status != Status::Delivered
             || delivery.is_thin
             || payload::stored_bytes(&item) <= self.kept_payload_bytes;
-        let payload = if is_kept { payload::read(id.destination, &self.whole(item).await?)? } else { None };
+        let payload = if is_kept { payload::read(tenant, id, &self.whole(item).await?) } else { None };
         Ok(Some((delivery, payload)))
     }
 

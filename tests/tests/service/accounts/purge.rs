@@ -67,6 +67,21 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
     assert_eq!(world.rpc(&other.key, "webhooks/list", json!({})).await.status, 200);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_delivery_does_not_stop_a_purge() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    for (number, event) in ["unheard.of", "job.failed"].into_iter().enumerate() {
+        let moment = format!("{number:013}.{number:032x}");
+        let state = json!({"destination": format!("{}/callback.0", jo.id), "delivery": moment, "shared": true});
+        let state = item(&state).into_iter().chain(item(&json!({"event": event, "job_id": "j"})));
+        world.put("deliveries", state.collect()).await;
+    }
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
 /// The index of a large log takes longer to delete than a pass may last.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_index_is_deleted_until_the_time_is_up() {

@@ -210,7 +210,7 @@ impl DeliveryLog {
             }
         }
         if recovery.selection.is_beyond_the_index() {
-            let known = self.known(tenant, &ids).await?;
+            let known = self.readable(tenant, &ids).await?;
             ids.retain(|id| known.get(id).is_some_and(|delivery| recovery.selection.passes(delivery)));
         }
         Ok(RecoveryPage { ids, end })
@@ -269,6 +269,8 @@ impl DeliveryLog {
                     is_throttled.store(true, Ordering::Relaxed);
                     Err(Error::Busy)
                 }
+                // It is unreadable, and must not stop the recovery.
+                Err(_) if matches!(self.readable(tenant, &[*id]).await, Ok(known) if known.is_empty()) => Ok(None),
                 Err(error) => {
                     crate::log!("delivery.resend_failed", %tenant, delivery_id = %id, ?error);
                     Err(error)
