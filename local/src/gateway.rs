@@ -26,6 +26,11 @@ use crate::{functions::Function, template::Route};
 /// API Gateway's limit.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
+/// API Gateway's name for a function's header `WWW-Authenticate`. AWS documents this for REST APIs
+/// (<https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-known-issues.html>), but HTTP APIs do the
+/// same (<https://github.com/anthropics/claude-ai-mcp/issues/748>).
+const CHALLENGE: HeaderName = HeaderName::from_static("x-amzn-remapped-www-authenticate");
+
 /// The API's routes with their functions, and the settings for other origins.
 pub(crate) struct Gateway {
     pub(crate) account: String,
@@ -200,6 +205,9 @@ fn response(answer: Value) -> Result<Response> {
     let headers = response.headers_mut();
     for (name, value) in answer.headers.iter().chain(&answer.multi_value_headers) {
         headers.append(HeaderName::clone(name), value.clone());
+    }
+    if let Some(challenge) = headers.remove(header::WWW_AUTHENTICATE) {
+        headers.insert(CHALLENGE, challenge);
     }
     for cookie in answer.cookies {
         headers.append(header::SET_COOKIE, HeaderValue::try_from(cookie)?);

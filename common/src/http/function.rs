@@ -32,8 +32,8 @@ use crate::{
 
 /// The wait before a busy call is repeated, in seconds.
 const BUSY_SECONDS: i64 = 1;
-/// The challenge of each 401, which RFC 9110 requires (section 15.5.2). Some clients fail at a 401 without one, and none
-/// knows this scheme, so browsers do not ask for a password.
+/// The challenge of each 401, which RFC 9110 requires (section 15.5.2). No client knows this scheme, so browsers do not
+/// ask for a password. API Gateway renames the header, so clients see it only behind a proxy that restores its name.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("ApiKey");
 
 /// An HTTP function, ready to serve. Cloning is cheap.
