@@ -20,6 +20,7 @@ use crate::{
     config::{ConfigError, Env},
     error::{Error, Result},
     id::{RecoveryId, TenantId},
+    telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
 };
 
@@ -265,8 +266,13 @@ impl Queues {
 impl Retries {
     /// Shortens the time until messages from the queue with this ARN are received again, because they could not be
     /// handled. `received` contains the receipt handle of each and the number of times that it has been received. The
-    /// messages of drains keep their time, because a round may be running.
+    /// messages of drains keep their time, because a round may be running. Counts the messages whose early retries have
+    /// failed: SQS does not include them in the age of the queue.
     pub async fn shorten_wait(&self, arn: &str, received: &[(&str, u32)]) {
+        let failing = received.iter().filter(|(_, receives)| *receives > EARLY_RETRIES).count();
+        if failing > 0 {
+            metrics::emit(&[Metric::count("FailingRecord", failing)], &[]);
+        }
         let Some(url) = [&self.events, &self.due].into_iter().find(|url| is_url_of(url, arn)) else { return };
         let entries = received.iter().enumerate().filter_map(|(index, (handle, receives))| {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(index.to_string());

@@ -235,6 +235,24 @@ async fn an_event_that_could_not_be_stored_soon_comes_back() {
     assert_eq!(world.counts("job-events").await, [0, 1, 0], "it is invisible until then");
 }
 
+/// The age of a queue does not include messages that were received three times.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_fails_for_five_minutes_is_counted() {
+    let world = World::start().await;
+    // The endpoints cannot be read.
+    let table = world.stack.dynamodb_client().delete_table().table_name("webhook-endpoints");
+    table.send().await.expect("the deletion succeeds");
+    for receives in ["6", "7"] {
+        let mut batch = records([event("t", "j"), json!("malformed")]);
+        for record in batch["Records"].as_array_mut().expect("records") {
+            record["attributes"] = json!({"ApproximateReceiveCount": receives});
+        }
+        let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+        assert_eq!(response["batchItemFailures"].as_array().map(Vec::len), Some(2));
+    }
+    assert_eq!(tests::log::of_this_test().metric("FailingRecord"), [(1.0, String::new())]);
+}
+
 /// A copy for each endpoint would take 20 times 100 units for the payloads alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_to_failing_endpoints_costs_its_size_once() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All the functions' metrics, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 24] = [
+pub(crate) const METRICS: [&str; 25] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
@@ -16,6 +16,7 @@ pub(crate) const METRICS: [&str; 24] = [
     "DeliveryFailed",
     "EndpointDisabled",
     "Failed",
+    "FailingRecord",
     "FailureMailsUsedUp",
     "FailureUnnoted",
     "FailuresTold",
@@ -126,6 +127,7 @@ fn the_metrics_of_failures_have_alarms() {
     let own = [
         "DeliveryFailed",
         "EndpointDisabled",
+        "FailingRecord",
         "LogWriteFailed",
         "MailFailed",
         "Malformed",
