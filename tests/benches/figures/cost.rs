@@ -23,6 +23,7 @@ use crate::{
 };
 
 // List prices of us-east-1 in dollars per million, November 2026: aws.amazon.com/sqs/pricing and so on.
+// Without the surcharge for fair queues, which docs/performance.md names.
 const SQS_REQUEST: f64 = 0.40;
 const INVOCATION: f64 = 0.20;
 const GIGABYTE_SECOND: f64 = 13.3334;
