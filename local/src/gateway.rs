@@ -140,8 +140,8 @@ impl Incoming<'_> {
         let cookies: Vec<_> = self.headers.get_all(header::COOKIE).iter().map(text).collect();
         let query = self.uri.query().unwrap_or_default();
         let (body, is_base64) = match std::str::from_utf8(self.body) {
-            Ok(text) => (text.to_owned(), false),
-            Err(_) => (BASE64_STANDARD.encode(self.body), true),
+            Ok(text) if text.is_empty() || is_text(self.headers) => (text.to_owned(), false),
+            _ => (BASE64_STANDARD.encode(self.body), true),
         };
         let mut event = json!({
             "version": "2.0",
@@ -225,6 +225,14 @@ fn decoded(path: &str) -> Cow<'_, str> {
     percent_decode_str(path).decode_utf8_lossy()
 }
 
+/// Whether a body of this type is passed on as text. HTTP APIs encode all others in base64, including forms and bodies
+/// without a type, as observed in <https://github.com/ministackorg/ministack/pull/766>.
+fn is_text(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(text).unwrap_or_default().to_ascii_lowercase();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.starts_with("text/") || ["application/json", "application/xml", "application/javascript"].contains(&kind)
+}
+
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
@@ -287,6 +295,26 @@ mod tests {
         assert_eq!(event.get("rawPath"), Some(&json!("/api/auth/a \"b%zz")));
         assert_eq!(event.pointer("/pathParameters/proxy"), Some(&json!("a \"b%zz")));
         assert_eq!(event.get("rawQueryString"), Some(&json!("c=%20d")));
+    }
+
+    #[test]
+    fn forms_and_bodies_without_a_type_are_passed_on_in_base64() {
+        let route = Route { method: "ANY".to_owned(), path: "/".to_owned() };
+        for (kind, body, passed_on, is_base64) in [
+            ("application/json; charset=utf-8", "{}", json!("{}"), false),
+            ("Text/Plain", "a", json!("a"), false),
+            ("application/x-www-form-urlencoded", "a=b", json!("YT1i"), true),
+            ("", "a=b", json!("YT1i"), true),
+            ("", "", Value::Null, false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+            let (uri, body) = (Uri::from_static("/"), Bytes::from(body));
+            let incoming =
+                Incoming { id: "1".to_owned(), method: &Method::POST, uri: &uri, headers: &headers, body: &body };
+            let event = incoming.event("123456789012", &route, &BTreeMap::new());
+            let got = (event.get("body").unwrap_or(&Value::Null), event.get("isBase64Encoded"));
+            assert_eq!(got, (&passed_on, Some(&json!(is_base64))), "{kind}");
+        }
     }
 
     fn event(uri: &str, host: &str) -> Value {
