@@ -135,8 +135,8 @@ pub enum ForbiddenReason {
     NotAMember,
     /// The invitation is for an address other than the caller's.
     NotTheRecipient,
-    /// A form came from a page that showed another organization than the caller's.
-    OtherOrganization,
+    /// A form came from a page that showed another account than the caller's.
+    OtherAccount,
     /// A state-changing call came from a page whose origin is not trusted.
     Origin {
         /// This deployment's origin.

@@ -16,7 +16,7 @@ impl<'a> Browser<'a> {
         Self { world, cookie: cookie.to_owned(), is_forging: false }
     }
 
-    /// Hides from the service which organization the pages of its forms showed.
+    /// Hides from the service which account the pages of its forms showed.
     #[must_use]
     pub fn forging(self) -> Self {
         Self { is_forging: true, ..self }

@@ -279,10 +279,10 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
-/// The fields of a forged form, which names no organization.
+/// The fields of a forged form, which names no account.
 #[must_use]
 pub fn forged(mut fields: Vec<(String, String)>) -> Vec<(String, String)> {
-    fields.retain(|(name, _)| name != "shown_organization");
+    fields.retain(|(name, _)| name != "shown_account");
     fields
 }
 

@@ -19,7 +19,6 @@ use crate::{
     audit::{Actor, ChangeOrigin},
     base_url::BaseUrl,
     error::{Error, ForbiddenReason, Result},
-    id::TenantId,
 };
 
 /// A request with its caller. `R` is the type of the route's [`RouteRecorder`](crate::audit::RouteRecorder).
@@ -110,11 +109,15 @@ impl Call<()> {
         if trusted { Ok(()) } else { Err(Error::Forbidden(ForbiddenReason::Origin { expected: self.base.clone() })) }
     }
 
-    /// Rejects a form from a page of the console that showed another organization than the caller's.
-    pub(super) fn check_organization(&self, caller: Option<&TenantId>) -> Result<()> {
-        let is_other = |caller: &TenantId| is_bound_to_another(&self.request.body, caller.as_str());
-        match self.request.path.starts_with("/console") && caller.is_some_and(is_other) {
-            true => Err(Error::Forbidden(ForbiddenReason::OtherOrganization)),
+    /// Whether the call is for a page of the console, which shows an account.
+    pub(super) fn is_of_console(&self) -> bool {
+        self.request.path.starts_with("/console")
+    }
+
+    /// Rejects a form from a page that showed another account than `account`, the caller's.
+    pub(super) fn check_account(&self, account: &str) -> Result<()> {
+        match is_bound_to_another(&self.request.body, account) {
+            true => Err(Error::Forbidden(ForbiddenReason::OtherAccount)),
             false => Ok(()),
         }
     }

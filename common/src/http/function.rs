@@ -92,11 +92,11 @@ impl Function {
         let started = Instant::now();
         let request_id = event.context.request_id;
         let is_head = event.payload.is_head();
-        let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
+        let (route, Handled { reply, tenant, account }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
             Ok(reply) => {
                 let service = self.pages.as_ref().map_or("", |pages| pages.service.as_str());
-                reply.response(service, tenant.as_deref())
+                reply.response(service, account.as_deref())
             }
             Err(error) => (self.format.refusal(&error), Some(error)),
         };
@@ -147,7 +147,7 @@ impl Function {
             Err(error) => return (None, error.into()),
         };
         let Some(route) = self.find(&request) else {
-            return (None, Handled { reply: self.unrouted(&request), tenant: None });
+            return (None, Handled { reply: self.unrouted(&request), tenant: None, account: None });
         };
         let pages = self.pages.as_ref().filter(|_| request.takes_html());
         let error_reply = pages.map(|pages| (pages.error_reply)(&request));

@@ -169,11 +169,11 @@ impl Page {
     }
 
     /// Returns the response, and the error that the page reports, if any. `service` is the service's name, and
-    /// `organization` the id of the organization that a page of the console shows.
-    pub(super) fn response(self, service: &str, organization: Option<&str>) -> (Response, Option<HttpError>) {
+    /// `account` the one that a page of the console shows.
+    pub(super) fn response(self, service: &str, account: Option<&str>) -> (Response, Option<HttpError>) {
         let html = self.html(service).into_string();
-        let mut response = Response::new(match organization.filter(|_| self.frame.is_some()) {
-            Some(organization) => binding::bound(&html, organization),
+        let mut response = Response::new(match account {
+            Some(account) => binding::bound(&html, account),
             None => html,
         });
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);

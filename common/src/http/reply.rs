@@ -38,7 +38,7 @@ pub enum Reply {
     Preflight,
 }
 
-/// Renders a page with the service's name, for an organization. Returns the response, and the error that the page reports,
+/// Renders a page with the service's name, for an account. Returns the response, and the error that the page reports,
 /// if any. It is a closure so that only functions with pages contain the code for pages.
 type RenderPage = Box<dyn FnOnce(&str, Option<&str>) -> (Response, Option<HttpError>) + Send>;
 
@@ -144,16 +144,16 @@ impl Reply {
 
     /// A page, with these `Set-Cookie` values.
     pub fn page(page: Page, cookies: Vec<String>) -> Self {
-        Self::Page { page: Box::new(|service, organization| page.response(service, organization)), cookies }
+        Self::Page { page: Box::new(|service, account| page.response(service, account)), cookies }
     }
 
     /// Returns the response, and the error that a page reports, if any. `service` is the service's name, shown at the
-    /// top of pages, and `organization` the id of the caller's organization.
-    pub(super) fn response(self, service: &str, organization: Option<&str>) -> (Response, Option<HttpError>) {
+    /// top of pages, and `account` the one that a page of the console shows.
+    pub(super) fn response(self, service: &str, account: Option<&str>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
-                let (response, refused) = page(service, organization);
+                let (response, refused) = page(service, account);
                 (with(response, &cookies), refused)
             }
             Self::Redirect { to, cookies } => {

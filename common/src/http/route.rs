@@ -61,19 +61,25 @@ async fn answer<C: Access<W>, A, W, R: RouteRecorder>(
     call: Call<()>,
     format: BodyFormat,
 ) -> Handled {
-    let mut tenant = None;
+    let (mut tenant, mut account) = (None, None);
     let answer = async {
         call.request.check_size(call.most_bytes)?;
         call.check_origin(format, C::CREDENTIALS)?;
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
-        call.check_organization(caller.tenant())?;
+        account = if call.is_of_console() { shown_account(&caller) } else { None };
+        account.as_ref().map_or(Ok(()), |account| call.check_account(account))?;
         let values = call.fields(format, path)?;
         let recorder = recorder.with(|| call.origin(caller.actor()));
         Ok(handle(app, call.by(caller, recorder), values, format)?.await?)
     };
     let reply = answer.await;
-    Handled { reply, tenant }
+    Handled { reply, tenant, account }
+}
+
+/// The account that pages show to a signed-in caller: the ids of the organization and the user.
+fn shown_account(caller: &impl Identity) -> Option<String> {
+    caller.tenant().zip(caller.actor()).map(|(organization, user)| format!("{organization}/{}", user.id))
 }
 
 /// A handled call.
@@ -81,11 +87,13 @@ pub(super) struct Handled {
     pub(super) reply: Result<Reply, HttpError>,
     /// The organization whose data the call used.
     pub(super) tenant: Option<String>,
+    /// The account that a page of the console shows.
+    pub(super) account: Option<String>,
 }
 
 impl<E: Into<HttpError>> From<E> for Handled {
     fn from(error: E) -> Self {
-        Self { reply: Err(error.into()), tenant: None }
+        Self { reply: Err(error.into()), tenant: None, account: None }
     }
 }
 

@@ -175,8 +175,8 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::Forbidden(ForbiddenReason::NotTheRecipient) => {
             "This invitation is for another email address. Sign in with that address".to_owned()
         }
-        Error::Forbidden(ForbiddenReason::OtherOrganization) => {
-            "Nothing was saved or sent, because this page showed another organization. Open the page again".to_owned()
+        Error::Forbidden(ForbiddenReason::OtherAccount) => {
+            "Nothing was saved or sent, because this page showed another account. Open the page again".to_owned()
         }
         Error::Forbidden(ForbiddenReason::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(ForbiddenReason::EmailNotVerified) => "Verify your email address first".to_owned(),

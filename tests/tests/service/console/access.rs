@@ -243,7 +243,7 @@ async fn an_unknown_page_may_belong_to_another_account() {
 
 /// Two accounts can be used in one browser, one after the other, with tabs of both.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_form_changes_only_the_organization_of_its_page() {
+async fn a_form_changes_only_the_account_of_its_page() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let (browser, later) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, &other.cookie));
@@ -252,15 +252,41 @@ async fn a_form_changes_only_the_organization_of_its_page() {
     let typed = [("name", "Renamed")];
     let refused = later.press(path, &page, "Change name", &typed).await;
     assert_eq!(refused.status, 403);
-    says(&refused, &["Nothing was saved or sent, because this page showed another organization. Open the page again."]);
+    says(&refused, &["Nothing was saved or sent, because this page showed another account. Open the page again."]);
     // Someone else may also sign in after the session has ended, and get the form again.
     let asked = Browser::new(&world, "").press(path, &page, "Change name", &typed).await;
     let right = [("email", other.email.as_str()), ("password", tests::world::people::PASSWORD)];
     let kept = Browser::new(&world, "").submit(path, &asked, "Sign in", &right).await;
-    says(&later.press(path, &kept, "Change name", &[]).await, &["because this page showed another organization."]);
+    says(&later.press(path, &kept, "Change name", &[]).await, &["because this page showed another account."]);
     for browser in [&browser, &later] {
         assert!(!text(&browser.open(path).await).contains("Renamed"));
     }
     browser.press(path, &page, "Change name", &typed).await;
     says(&browser.open(path).await, &["Renamed"]);
+}
+
+/// Two members of an organization share a browser, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_about_an_account_changes_only_that_account() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let member = world.member(&tenant, "bo@example.com", "member").await;
+    let (browser, later) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, &member.cookie));
+    let path = "/console/account";
+    let page = browser.open(path).await;
+    let typed = [("name", "Renamed")];
+    let refused = later.press(path, &page, "Change name", &typed).await;
+    assert_eq!(refused.status, 403);
+    says(&refused, &["because this page showed another account."]);
+    assert!(!text(&later.open(path).await).contains("Renamed"));
+    browser.press(path, &page, "Change name", &typed).await;
+    says(&browser.open(path).await, &["Renamed"]);
+    // The page for a user without a verified address has no frame.
+    let accounts = [world.sign_up("early").await, world.sign_up("later").await].map(|account| cookie(&account));
+    let [early, later] = accounts.each_ref().map(|cookie| Browser::new(&world, cookie));
+    let path = "/console/welcome";
+    let page = early.open(path).await;
+    let refused = later.press(path, &page, "Change address", &[("email", "new@example.com")]).await;
+    assert_eq!(refused.status, 403);
+    says(&refused, &["because this page showed another account."]);
 }

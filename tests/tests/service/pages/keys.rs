@@ -125,7 +125,7 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
         assert_eq!((is_offered(&seen), is_offered(&page)), (true, is_for_members), "{scope}");
     }
     let of_owner = filled(&seen, "Delete key: test", &[]);
-    let refused = submit(&world, &member.cookie, PAGE, &of_owner).await;
+    let refused = submit(&world, &member.cookie, PAGE, &forged(of_owner.clone())).await;
     assert_eq!(refused.status, 404);
     assert!(refused.page().contains("Not found") && refused.page().contains("API key not found."));
     // Another organization's key is not found.

@@ -2,7 +2,7 @@
 
 use tests::{
     Answer, Tenant, World,
-    world::{BROWSER, cookie},
+    world::{BROWSER, cookie, forged},
 };
 
 use super::{SCRIPT, filled, follow, harmless, location, open, submit};
@@ -73,7 +73,7 @@ async fn members_read_the_settings_and_do_not_change_them() {
         "Save settings",
         &[("debugNotificationEmail", "evil@example.com"), ("jobFailureMails", "off")],
     );
-    let refused = submit(&world, &member.cookie, PAGE, &form).await;
+    let refused = submit(&world, &member.cookie, PAGE, &forged(form.clone())).await;
     assert_eq!(refused.status, 403);
     assert!(refused.page().contains("role=\"alert\"><p>Only an owner of the organization may do this."));
     let foreign =

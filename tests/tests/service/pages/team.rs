@@ -103,7 +103,7 @@ async fn members_see_the_team_and_change_nothing() {
         ("Cancel invitation: bo@example.com", &[]),
         ("Send invitation", &[("email", "cy@example.com"), ("role", "owner")]),
     ] {
-        let refused = submit(&world, &member.cookie, PAGE, &filled(&seen, button, typed)).await;
+        let refused = submit(&world, &member.cookie, PAGE, &forged(filled(&seen, button, typed))).await;
         assert_eq!(refused.status, 403, "{button}");
         assert!(refused.page().contains("Only an owner of the organization may do this."), "{button}");
     }
