@@ -102,7 +102,14 @@ def move(old, new, only=None):
     """Gives the account with the address `old` the address `new`, and ends its sessions, keys and links."""
     old, new = old.lower(), new.lower()
     user = get(USERS, f"email#{old}").get("user_id")
+    organization = get(USERS, f"user#{user}").get("organization_id")
+    notified = get(ORGANIZATIONS, f"org#{organization}").get("debug_notification_email")
+    # The organization's notifications follow, too: someone else may read the mailbox.
+    redirected = [write("Update", ORGANIZATIONS, [f"org#{organization}"],
+                        "SET debug_notification_email = :new, asks_recipient = :true", "debug_notification_email = :old",
+                        old=old, new=new, true=True)] if notified == old else []
     return bool(user) and old != new and only in (None, user) and commit(
+        *redirected,
         # After a change, the earlier address is reserved for its account until the change can no longer be undone.
         write("Update", USERS, [f"email#{new}"], "SET user_id = :u REMOVE reserved_for, reserved_until",
               "attribute_not_exists(pk) OR reserved_for = :u OR reserved_until <= :now", u=user, now=int(time.time())),
@@ -225,6 +232,9 @@ REPEATED = {
     "webhook.deleted": ("the endpoint is deleted", lambda entry, o, id: delete_endpoint(o, id)),
     "email.changed": ("the account has the later address, no keys, and the old password",
                       lambda entry, o, id: move(*changed_email(entry), only=id)),
+    "email.verified": ("if it replaced an unverified address, the account has the later address, no keys, and the old "
+                       "password",
+                       lambda entry, o, id: move(*changed_email(entry), only=id) if entry["changes"] else None),
     "email.restored": ("the account has the earlier address and no keys, and has to reset the password",
                        lambda entry, o, id: restore_email(o, id, *changed_email(entry))),
     "password.changed": ("the user has to reset the password", lambda entry, o, id: lock(o, id)),
@@ -260,8 +270,8 @@ def after_restore(since):
         action, target = entry["action"], entry["target"]["id"]
         if action.startswith("session"):
             continue
-        _, repeat = REPEATED.get(action, (None, None))
-        result = "undone" if repeat is None else "repeated" if repeat(entry, organization, target) else "absent"
+        _, repeat = REPEATED.get(action, (None, lambda entry, organization, target: None))
+        result = {None: "undone", True: "repeated", False: "absent"}[repeat(entry, organization, target)]
         print(entry["at"], organization, action, target, result, sep="\t")
     return True
 

@@ -277,7 +277,11 @@ async fn move_gives_an_account_another_address() {
         assert!(!shell(&world, &["operate", "move", from, to]).await.status.success(), "{from} to {to}");
     }
     assert!(world.key_works(&tenant.key).await);
+    world.rpc(&tenant.key, "tenant/settings", json!({"debug_notification_email": old})).await.ok();
     run(&world, &["operate", "move", old, new]).await;
+    let organizations = world.items("organizations").await;
+    let notified = organizations.iter().filter_map(|item| item.get("debug_notification_email")?.as_s().ok());
+    assert!(notified.clone().any(|to| to == new) && !notified.clone().any(|to| to == old));
     assert_eq!(world.session(&tenant.cookie).await.body, Value::Null);
     assert!(!world.key_works(&tenant.key).await && world.key_works(&other.key).await);
     assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));

@@ -7,7 +7,7 @@ use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
     Receiver, Tenant, World, event, sample_event,
-    world::{link, log::due_message, people::PASSWORD, tables::Item},
+    world::{cookie, link, log::due_message, people::PASSWORD, tables::Item},
 };
 
 use super::commands::run;
@@ -191,6 +191,23 @@ async fn a_restore_keeps_the_answers_of_recipients() {
     assert_eq!(kept().await, before);
     consent::press(&world, &path, "Receive emails again").await;
     assert_eq!(consent::status(&world, &by).await, "ok");
+}
+
+/// The address of the sign-up was a stranger's, by mistake.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unverified_address_does_not_come_back() {
+    let (world, new) = (World::start().await, "new@acme.example.com");
+    let account = world.sign_up("acme").await;
+    let user = account["userId"].as_str().expect("an id").to_owned();
+    let cookie = cookie(&account);
+    let (since, tables) = (next_second().await, copy(&world).await);
+    assert_eq!(world.cli(&cookie, "change-email", json!({"newEmail": new})).await.status, 200);
+    assert_eq!(world.confirm(&link(&world.mail_to(new).await)).await.status, 200);
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("email.verified".to_owned(), user)], "repeated", "{results:?}");
+    let old = "jo@acme.example.com";
+    assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
 }
 
 /// The table of users was not restored, and another person has the address that was changed.
