@@ -248,7 +248,9 @@ fn conflict_message(conflict: &Conflict) -> String {
                 .to_owned()
         }
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
-        Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
+        Conflict::InvitationUsed => {
+            "This invitation was accepted, declined, canceled or replaced by a newer one".to_owned()
+        }
         Conflict::LastOwner => {
             let first = "An organization must have an owner: make another member an owner first";
             format!("{first}, or delete your account if you are the only member")

@@ -165,7 +165,8 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         }
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",
         Reason::InvitationUsed => {
-            "The invitation was accepted, canceled or replaced by a newer one. Use the newest invitation, or sign in."
+            "The invitation was accepted, declined, canceled or replaced by a newer one. Use the newest invitation, or \
+             sign in."
         }
         Reason::LastOwner => "This would leave the organization without an owner. Make another member an owner first.",
         Reason::LastMember => {
