@@ -31,7 +31,7 @@ use crate::{
 const HERE: &str = "/console/settings";
 
 /// The fields of all the page's forms.
-const FIELDS: [(&str, &str); 5] = [
+const FIELDS: [(&str, &str); 7] = [
     (
         "action",
         "The submitted form: `save` (the default), `resume`, `rename` or `require`. `resume` agrees to emails to \
@@ -41,7 +41,14 @@ const FIELDS: [(&str, &str); 5] = [
     ("debugNotificationEmail", "The address that receives the emails about failing endpoints and failed jobs."),
     ("requireTwoFactor", "`require`: whether all members need a second factor: `on` or `off`."),
     ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
+    (SHOWN_ADDRESS, "`debugNotificationEmail` as the page showed it. The same value changes nothing."),
+    (SHOWN_MAILS, "`jobFailureMails` as the page showed it. The same value changes nothing."),
 ];
+
+/// The fields with the settings that the page showed. Another owner may have changed a setting since that this one left
+/// as it was.
+const SHOWN_ADDRESS: &str = "shownDebugNotificationEmail";
+const SHOWN_MAILS: &str = "shownJobFailureMails";
 
 /// The forms' actions.
 const SAVE: &str = "save";
@@ -101,11 +108,13 @@ async fn save(app: &App, recorder: &Recorder, user: &User, form: &FormValues, ba
     let change = form.read(|fields| {
         let address = fields.text("debugNotificationEmail", EmailAddress::parse);
         let disable = fields.text("jobFailureMails", is_off);
+        let (address, disable) = (address?, disable?);
+        let is_changed = |name, shown| form.get(name) != form.get(shown);
         // An address that the form only repeats is no answer to a question about consent.
-        let (debug_notification_email, disable) = (Some(address?).filter(|new| *new != current), Some(disable?));
+        let is_new = is_changed("debugNotificationEmail", SHOWN_ADDRESS) && address != current;
         Ok(SettingsChange {
-            debug_notification_email,
-            disable_job_failure_notifications: disable,
+            debug_notification_email: is_new.then_some(address),
+            disable_job_failure_notifications: is_changed("jobFailureMails", SHOWN_MAILS).then_some(disable),
             ..Default::default()
         })
     })?;
@@ -149,7 +158,7 @@ async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     let (suppressed, consent) =
         tokio::try_join!(app.settings.suppressed(&organization), app.settings.consent(&organization))?;
     let content = html! {
-        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RESUME, RENAME, REQUIRE] } else { &[] }))
+        (sent.news(&DONE, forms_of(user)))
         @if let Some(cause) = suppressed { (undelivered(&organization, cause)) }
         @else { (unanswered(user, &organization, consent)) }
         (identity(&organization))
@@ -164,6 +173,15 @@ async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     };
     let frame = Console { organization: organization.name, here: HERE };
     Ok(Page::new("Settings", content).within(frame).refused(sent.refused))
+}
+
+/// The forms on the page of `user` that show their own errors.
+fn forms_of(user: &User) -> &'static [&'static str] {
+    match user.role {
+        Role::Owner if user.has_two_factor => &[SAVE, RENAME, REQUIRE],
+        Role::Owner => &[SAVE, RENAME],
+        Role::Member => &[],
+    }
 }
 
 /// The names of the organization, for producers, links and support.
@@ -227,9 +245,12 @@ fn choice(organization: &Organization) -> &'static str {
 }
 
 fn form(organization: &Organization, sent: &FormRequest) -> Markup {
-    let (address, mails) = match sent.error(SAVE) {
-        Some(_) => (sent.typed(SAVE, "debugNotificationEmail"), sent.typed(SAVE, "jobFailureMails")),
-        None => (organization.debug_notification_email.as_str(), choice(organization)),
+    let (stored_address, stored_mails) = (organization.debug_notification_email.as_str(), choice(organization));
+    let [address, mails, shown_address, shown_mails] = match sent.error(SAVE) {
+        Some(_) => {
+            ["debugNotificationEmail", "jobFailureMails", SHOWN_ADDRESS, SHOWN_MAILS].map(|name| sent.typed(SAVE, name))
+        }
+        None => [stored_address, stored_mails, stored_address, stored_mails],
     };
     let fields = [
         Field::email("debugNotificationEmail", "Email for notifications", "off", address).hint(
@@ -237,7 +258,8 @@ fn form(organization: &Organization, sent: &FormRequest) -> Markup {
         ),
         Field::select("jobFailureMails", "Emails about failed jobs", &MAILS, mails),
     ];
-    Form { id: "settings", ..sent.form(SAVE, "Save settings", &fields) }.render()
+    let hidden = [(SHOWN_ADDRESS, shown_address), (SHOWN_MAILS, shown_mails)];
+    Form { id: "settings", hidden: &hidden, ..sent.form(SAVE, "Save settings", &fields) }.render()
 }
 
 fn rename_form(organization: &Organization, sent: &FormRequest) -> Markup {

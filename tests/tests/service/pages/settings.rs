@@ -82,6 +82,38 @@ async fn members_read_the_settings_and_do_not_change_them() {
     assert_eq!(settings(&world, &owner).await, ("ops@example.com".to_owned(), false));
 }
 
+/// Two owners change the settings at the same time, or one does in two tabs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_changes_only_the_settings_that_were_edited() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let old = open(&world, &owner.cookie, PAGE).await;
+    assert_eq!(save(&world, &owner, "new@example.com", "on").await.status, 303);
+    let typed = [("debugNotificationEmail", "ops@example.com"), ("jobFailureMails", "off")];
+    let saved = submit(&world, &owner.cookie, PAGE, &filled(&old, "Save settings", &typed)).await;
+    assert_eq!(location(&saved), "/console/settings?did=saved");
+    assert_eq!(settings(&world, &owner).await, ("new@example.com".to_owned(), true));
+    // A rejected form still holds what its page showed.
+    let typed = [("debugNotificationEmail", "ops@example.com"), ("jobFailureMails", "x")];
+    let refused = submit(&world, &owner.cookie, PAGE, &filled(&old, "Save settings", &typed)).await;
+    let typed = [("debugNotificationEmail", "ops@example.com"), ("jobFailureMails", "on")];
+    submit(&world, &owner.cookie, PAGE, &filled(&refused, "Save settings", &typed)).await;
+    assert_eq!(settings(&world, &owner).await, ("new@example.com".to_owned(), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_without_a_form_is_shown_on_the_page() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let form = [("action", "require"), ("requireTwoFactor", "on")].map(|(name, value)| (name.into(), value.into()));
+    let refused = submit(&world, &owner.cookie, PAGE, &form).await;
+    assert_eq!(refused.status, 403);
+    assert!(
+        refused.page().contains("role=\"alert\"><p>Two-factor authentication is required for this."),
+        "{refused:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_return_the_form_and_the_limits_are_the_apis() {
     let world = World::start().await;
