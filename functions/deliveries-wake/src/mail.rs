@@ -14,6 +14,8 @@ use url::Url;
 
 use crate::recipients::Addressee;
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The deliveries whose latest attempt has failed since their endpoint began to fail.
 pub(crate) struct FailedDeliveries {
     /// The number of those counted that have failed permanently.
@@ -47,13 +49,14 @@ pub(crate) struct Held {
 
 /// Builds the email about an endpoint that is failing, has been disabled, or works again. It shows only the origin and
 /// the first words of the endpoint's URL, because the rest of the path and the query may contain a credential. To a
-/// recipient who has not agreed, it shows only the endpoint's id.
+/// recipient who has not agreed, it shows only the endpoint's id. `last_of` is set for the last email of a day.
 pub(crate) fn about(
     to: Addressee<'_>,
     notice: &Notice,
     failures: &FailedDeliveries,
     held: Option<&Held>,
     disable_after: Duration,
+    last_of: Option<Timestamp>,
 ) -> EmailMessage {
     let name = if to.has_agreed { name(notice) } else { notice.endpoint.to_string() };
     let (base, organization) = (to.base, to.organization.as_str());
@@ -85,6 +88,13 @@ pub(crate) fn about(
     };
     let link = format!("{base}/console/endpoints/{}", notice.endpoint);
     let mut parts = vec![Part::Text(news), Part::Facts(facts(notice, failures, to.has_agreed)), Part::Text(rest)];
+    parts.extend(last_of.map(|now| {
+        Part::Text(format!(
+            "This is today's last email about endpoints. The console shows those that fail, are disabled or work again \
+             until {}.",
+            now.day().after(DAY).readable()
+        ))
+    }));
     parts.extend(to.links("View endpoint", link));
     let why = to.why("Owners can change the address in the settings.");
     EmailMessage::unrequested(&subject, &parts, why, to.page)

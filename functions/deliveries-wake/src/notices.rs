@@ -17,7 +17,7 @@ use common::{
             announcements::Failures,
             notice::{Notice, NoticeStep},
         },
-        job_failures::{JobFailures, Quota},
+        job_failures::{JobFailures, NOTICES_A_DAY, Quota},
         log::{DeliveryLog, search::Filter},
         queue::Queues,
     },
@@ -131,16 +131,21 @@ impl Notices {
             Some(until) => Some(self.held(tenant, notice, earliest, until, now).await?),
             None => None,
         };
-        let to = self.recipients.addressee(&organization, consent, now).await?;
-        let mail = mail::about(to, notice, failures, held.as_ref(), self.disable_after);
         // If counting fails, the email is sent anyway, because the limit only protects mailboxes from abuse.
         let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
         if let Ok(None) = counted {
             common::log!("notice.quota_reached", %tenant, endpoint = %notice.endpoint);
             return Ok(());
         }
+        let is_last = matches!(counted, Ok(Some(NOTICES_A_DAY)));
         metrics::upkeep("sending a notice", counted.map(drop));
-        let sent = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await;
+        let send = async {
+            let to = self.recipients.addressee(&organization, consent, now).await?;
+            let last_of = is_last.then_some(now);
+            let mail = mail::about(to, notice, failures, held.as_ref(), self.disable_after, last_of);
+            self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await
+        };
+        let sent = send.await;
         if sent.is_err() {
             let given_back = self.quotas.give_back_mail(tenant, Quota::Notices, now).await;
             metrics::upkeep("sending a notice", given_back);

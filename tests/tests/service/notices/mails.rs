@@ -329,6 +329,11 @@ async fn an_organization_gets_a_hundred_emails_a_day() {
         for minutes in 0..3 {
             sweep(&world, later(minutes * MINUTE)).await;
         }
-        assert_eq!(mails(&world).await.len(), more, "after {sent}");
+        let mails = mails(&world).await;
+        assert_eq!(mails.len(), more, "after {sent}");
+        for last in &mails {
+            let text = last["text"].as_str().expect("a string");
+            assert!(text.contains("This is today's last email about endpoints."), "{text}");
+        }
     }
 }
