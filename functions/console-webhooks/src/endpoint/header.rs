@@ -37,11 +37,12 @@ pub(super) fn header(numbers: &EndpointNumbers, more: &More, now: Timestamp) -> 
                     dd {
                         @match percent(delivered, ended) {
                             // The deliveries of an outage are pending, so they would not count.
-                            _ if matches!(state, State::Failing(_)) || more.attempts > 0 && endpoint.health.streak.is_some() => {
+                            _ if matches!(state, State::Failing(_)) => {
                                 strong { "0%" }
                                 @if more.attempts > 0 { " " span .soft { "of " (counted(more.attempts, "attempt", "attempts")) } }
                             },
                             Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
+                            None if endpoint.health.streak.is_some() => { strong { "0%" } " " span .soft { "so far" } },
                             None => "–",
                         }
                     }

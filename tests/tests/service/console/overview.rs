@@ -86,10 +86,12 @@ async fn failing_attempts_are_shown_before_a_delivery_has_failed() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
     world.deliver(event(&tenant.id, "job")).await;
-    let page = Browser::new(&world, &tenant.cookie).open("/console").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open("/console").await;
     says(&page, &["1 retrying", "1 pending", "Retrying", "1 pending", "HTTP 500", "just now"]);
+    says(&browser.open(&format!("/console/endpoints/{endpoint}")).await, &["Retrying", "Success rate 0% so far"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

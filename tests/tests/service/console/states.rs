@@ -69,6 +69,7 @@ async fn the_console_shows_a_failing_endpoint_as_the_api_does() {
     retry(&world, &tenant).await;
     assert_eq!(receiver.count().await, 5);
     // The attempts have not failed for long enough.
+    says(&browser.open(&path).await, &["Retrying", "Success rate 100% of 1"]);
     says(&browser.open("/console").await, &["1 endpoint, 1 retrying", "No attempt has succeeded for", "Retrying"]);
     assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
     let since = failing_since(&world, &tenant, &endpoint, 5 * 60).await;
