@@ -99,7 +99,9 @@ fn actor(actor: &Actor) -> String {
 fn target(target: &Target) -> String {
     match &target.name {
         Some(name) => cell(name),
-        None if target.kind == TargetKind::Organization || target.kind == TargetKind::Session => cell(&target.kind),
+        // A recovery or an erasure.
+        None if target.kind == TargetKind::Organization => "all endpoints".to_owned(),
+        None if target.kind == TargetKind::Session => cell(&target.kind),
         None => format!("{} {}", cell(&target.kind), cell(&target.id)),
     }
 }
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(text(TargetKind::Delivery, None), "delivery 01a2");
         assert_eq!(
             [TargetKind::Organization, TargetKind::Session].map(|kind| text(kind, None)),
-            ["organization", "session"]
+            ["all endpoints", "session"]
         );
     }
 

@@ -63,8 +63,7 @@ pub(super) async fn accept(
 ) -> Result<(), Failure> {
     can_confirm(is_confirmed)?;
     let stored = config.service(&api.origin());
-    // The stored key stops working when the account moves.
-    let needs_key = stored.key.is_some() && !api.has_key_of_environment();
+    let has_key = stored.key.is_some() && !api.has_key_of_environment();
     let (accepted, organization, key) = with_session(api, has_browser, is_json, async |session| {
         let (who, invitation) = (identity(session).await?, find(session, typed).await?);
         let (from, to) = (cell(&who.organization.name), cell(&invitation.organization_name));
@@ -96,7 +95,15 @@ pub(super) async fn accept(
             }
             _ => failure,
         })?;
-        let key = if needs_key { Some(issue(session).await) } else { None };
+        // A personal key of this user has just stopped working. One of another user or of an organization has not.
+        let key = match if has_key { Some(identity(api).await) } else { None } {
+            Some(Err(failure)) if failure.is_not_signed_in() => Some(issue(session).await),
+            Some(Ok(who)) => {
+                print_note(&format!("This machine's API key still works and was kept: {}.", who.summary()));
+                None
+            }
+            _ => None,
+        };
         Ok((accepted, to, key))
     })
     .await?;

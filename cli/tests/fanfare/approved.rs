@@ -133,6 +133,22 @@ async fn an_invited_user_moves_with_a_new_key() {
     assert_eq!(sessions(&world, cookie).await, 1);
 }
 
+/// A key of an organization, or of another user, does not end when the account moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_keeps_a_key_that_still_works() {
+    let world = World::start().await;
+    let (acme, other, machine) = (world.tenant("acme").await, world.tenant("other").await, Machine::new(&world));
+    let member = world.member(&other, "bo@example.com", "member").await;
+    let ours = world.key(&other.cookie, json!({"kind": "organization", "scopes": ["webhooks:read"]})).await;
+    machine.run_with(&["login", "--key"], &ours).await;
+    world.cli(&acme.cookie, "organization/invite-member", json!({"email": member.email, "role": "member"})).await;
+    let moved = approved(&world, &machine, &member.cookie, &["team", "accept", "acme", "--yes"]).await;
+    assert_eq!(moved.code, 0, "{moved:?}");
+    assert!(moved.err.contains("API key still works and was kept: organization key of "), "{moved:?}");
+    let who = machine.run(&["--json", "whoami"]).await;
+    assert_eq!(json_of(&who)["organization"]["id"], json!(other.id), "{who:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_whose_key_cannot_be_stored_is_reported() {
     let world = World::start().await;
