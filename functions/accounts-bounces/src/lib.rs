@@ -30,7 +30,7 @@ pub struct Event {
 #[serde(tag = "eventType")]
 enum Detail {
     Bounce { bounce: Bounce, mail: Option<Mail> },
-    Complaint { complaint: Complaint },
+    Complaint { complaint: Complaint, mail: Option<Mail> },
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,12 +43,26 @@ struct Bounce {
     timestamp: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mail {
     /// The id of the email in SES.
     #[serde(default)]
     message_id: String,
+    /// The addresses that the email was sent to: the service sends each email to only one.
+    #[serde(default)]
+    destination: Vec<String>,
+}
+
+impl Mail {
+    /// The address that `recipient` belongs to. In a bounce, a recipient has the address that the last server reports, which
+    /// is another one if the mailbox forwards its emails.
+    fn sent_to<'a>(&'a self, recipient: &'a Recipient) -> &'a str {
+        match &self.destination[..] {
+            [address] => address,
+            _ => &recipient.email_address,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,15 +74,17 @@ struct Complaint {
 }
 
 impl Complaint {
-    /// Whether the recipient said that the email is not spam. SES calls this report a complaint as well.
-    fn is_not_spam(&self) -> bool {
-        self.complaint_feedback_type.as_deref() == Some("not-spam")
+    /// Whether no recipient objects: the recipient said that the email is not spam, or a server reports that it could not
+    /// authenticate the email (RFC 6591). SES calls these reports complaints as well.
+    fn is_harmless(&self) -> bool {
+        matches!(self.complaint_feedback_type.as_deref(), Some("not-spam" | "auth-failure"))
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recipient {
+    /// In a bounce with a report of the receiving server, the `Final-Recipient` of the report.
     email_address: String,
     /// The status of the receiving server, as in RFC 3463.
     status: Option<String>,
@@ -95,28 +111,30 @@ impl Bounces {
     /// # Errors
     /// A write fails. Lambda retries the invocation.
     pub async fn handle(&self, event: LambdaEvent<Event>) -> Result<(), lambda_runtime::Error> {
-        let (cause, metric, recipients) = match event.payload.detail {
+        let (cause, metric, recipients, mail) = match event.payload.detail {
             Detail::Bounce { bounce, mail } if bounce.bounce_type != "Permanent" => {
-                return self.note_passing(bounce, mail).await;
+                return self.note_passing(bounce, mail.unwrap_or_default()).await;
             }
-            Detail::Complaint { complaint } if complaint.is_not_spam() => return Ok(()),
-            Detail::Bounce { bounce, .. } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients),
-            Detail::Complaint { complaint } => (Cause::Complaint, "MailComplained", complaint.complained_recipients),
+            Detail::Complaint { complaint, .. } if complaint.is_harmless() => return Ok(()),
+            Detail::Bounce { bounce, mail } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients, mail),
+            Detail::Complaint { complaint, mail } => {
+                (Cause::Complaint, "MailComplained", complaint.complained_recipients, mail)
+            }
         };
+        let mail = mail.unwrap_or_default();
         for recipient in recipients {
-            self.suppressions.add(&recipient.email_address, cause, Timestamp::now()).await?;
+            self.suppressions.add(mail.sent_to(&recipient), cause, Timestamp::now()).await?;
             common::log!("email.returned", %cause);
             metrics::count(metric);
         }
         Ok(())
     }
 
-    async fn note_passing(&self, bounce: Bounce, mail: Option<Mail>) -> Result<(), lambda_runtime::Error> {
+    async fn note_passing(&self, bounce: Bounce, mail: Mail) -> Result<(), lambda_runtime::Error> {
         let now = Timestamp::now();
         let at = bounce.timestamp.and_then(|time| time.parse().ok()).unwrap_or(now);
-        let id = mail.map(|mail| mail.message_id).unwrap_or_default();
         for recipient in bounce.bounced_recipients.iter().filter(|recipient| recipient.is_missing()) {
-            if self.suppressions.add_passing(&recipient.email_address, &id, at, now).await? {
+            if self.suppressions.add_passing(mail.sent_to(recipient), &mail.message_id, at, now).await? {
                 common::log!("email.returned", cause = %Cause::Bounce);
                 metrics::count("MailBounced");
             }

@@ -17,6 +17,7 @@ use crate::{
 fn bounce(address: &str) -> Value {
     let mut event = sample_event("accounts-bounces");
     event["detail"]["bounce"]["bouncedRecipients"][0]["emailAddress"] = json!(address);
+    event["detail"]["mail"]["destination"] = json!([address]);
     event
 }
 
@@ -59,6 +60,27 @@ async fn a_bounced_address_gets_only_requested_emails() {
     assert_eq!(world.cli("", "reset-password", json!({"token": token, "newPassword": PASSWORD})).await.status, 200);
     let expected = ["Webhooks: Choose a new password", "Webhooks: Your password was changed"];
     assert_eq!(subjects(&world, &tenant.email, before).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounce_after_forwarding_counts_for_the_address() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut permanent = bounce("forwarded@example.com");
+    permanent["detail"]["mail"]["destination"] = json!([tenant.email]);
+    report(&world, permanent).await;
+    for id in 1..=3 {
+        let mut transient = passing("forwarded@example.com", "5.1.1", id, id);
+        transient["detail"]["mail"]["destination"] = json!(["al@example.com"]);
+        report(&world, transient).await;
+    }
+    let before = world.mails().await.len();
+    for (address, status) in [("al@example.com", 409), ("forwarded@example.com", 200)] {
+        let fields = json!({"email": address, "role": "member"});
+        assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", fields).await.status, status, "{address}");
+    }
+    assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "build"})).await.status, 200);
+    assert_eq!(subjects(&world, &tenant.email, before).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,12 +203,14 @@ async fn an_invitation_to_a_suppressed_address_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_that_an_email_is_not_spam_suppresses_nothing() {
+async fn a_report_without_an_objection_suppresses_nothing() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let mut event = complaint(&tenant.email);
-    event["detail"]["complaint"]["complaintFeedbackType"] = json!("not-spam");
-    report(&world, event).await;
+    for kind in ["not-spam", "auth-failure"] {
+        let mut event = complaint(&tenant.email);
+        event["detail"]["complaint"]["complaintFeedbackType"] = json!(kind);
+        report(&world, event).await;
+    }
     let before = world.mails().await.len();
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "build"})).await.status, 200);
     assert_eq!(subjects(&world, &tenant.email, before).await, ["Webhooks: An API key was created"]);

@@ -414,7 +414,7 @@ async fn unsuppress_sends_to_a_bounced_address_again() {
         settings.ok()["notification_email_status"].clone()
     };
     let mut bounce = tests::sample_event("accounts-bounces");
-    bounce["detail"]["bounce"]["bouncedRecipients"][0]["emailAddress"] = json!("ops@example.com");
+    bounce["detail"]["mail"]["destination"] = json!(["ops@example.com"]);
     world.stack.invoke("accounts-bounces", bounce).await.expect("the address is stored");
     assert_eq!(status().await, "bounced");
     run(&world, &["unsuppress", "ops@example.com"]).await;
