@@ -11,6 +11,7 @@ use tests::{
 use crate::{
     job_failures::{failed, later},
     notices::sweep,
+    template::{LEAST, template},
 };
 
 /// SES's event about a permanent bounce of an email to `address`.
@@ -81,6 +82,13 @@ async fn a_bounce_after_forwarding_counts_for_the_address() {
     }
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "build"})).await.status, 200);
     assert_eq!(subjects(&world, &tenant.email, before).await, [""; 0]);
+}
+
+/// Otherwise, SES would drop the requested emails as well.
+#[test]
+fn ses_does_not_use_its_own_list_of_bounces() {
+    let set = &template(&LEAST)["Resources"]["MailConfigurationSet"]["Properties"];
+    assert_eq!(set["SuppressionOptions"], json!({"SuppressedReasons": []}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
