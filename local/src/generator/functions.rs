@@ -99,11 +99,14 @@ NAMELogs:
     RetentionInDays: !Ref LogRetentionDays
 ";
 
+/// SES asks for the permission on the address if it is verified as an identity of its own, even if its domain is verified,
+/// too (<https://docs.aws.amazon.com/ses/latest/dg/creating-identities.html>).
 const MAIL: &str = "\
 - Effect: Allow
   Action: [ses:SendRawEmail]
   Resource:
     - !Sub \"arn:${AWS::Partition}:ses:${AWS::Region}:${AWS::AccountId}:identity/${MailIdentity}\"
+    - !Sub \"arn:${AWS::Partition}:ses:${AWS::Region}:${AWS::AccountId}:identity/${MailFrom}\"
     - !Sub \"arn:${AWS::Partition}:ses:${AWS::Region}:${AWS::AccountId}:configuration-set/${MailConfigurationSet}\"
   Condition: {StringEquals: {ses:FromAddress: !Ref MailFrom}}
 ";

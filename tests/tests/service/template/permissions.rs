@@ -95,7 +95,9 @@ fn permissions_match_the_resources_in_the_variables() {
             } else if variable.ends_with("_QUEUE_URL") {
                 named.insert(format!("arn:aws:sqs:eu-central-1:123456789012:{}", last(value, '/')));
             } else if variable == "MAIL_FROM" {
-                named.insert("arn:aws:ses:eu-central-1:123456789012:identity/example.com".to_owned());
+                for identity in ["example.com", value] {
+                    named.insert(format!("arn:aws:ses:eu-central-1:123456789012:identity/{identity}"));
+                }
             } else if variable == "MAIL_CONFIGURATION_SET" {
                 named.insert(format!("arn:aws:ses:eu-central-1:123456789012:configuration-set/{value}"));
             }
