@@ -41,6 +41,8 @@ pub enum Pages {
     /// Ten elements of a list of keys at a time, with a `NextToken`
     /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
     OfTen,
+    /// Ten items at a time, with a `NextToken`: the other meaning of the same sentence.
+    OfTenItems,
     /// With a `LastEvaluatedKey` and no `NextToken`.
     OnlyKeys,
 }
@@ -317,14 +319,19 @@ impl Statement {
 
     /// The call for this part of the list.
     fn part(&self) -> Bytes {
-        let Pages::OfTen = self.pages else { return self.call.to_string().into() };
-        let (keys, others) = self.parameters();
-        let part = keys.chunks(10).nth(self.part).expect("a part");
-        let marks = |number: usize| format!("IN [{}]", vec!["?"; number].join(", "));
-        let text = self.call["Statement"].as_str().expect("a statement");
         let mut call = self.call.clone();
-        call["Statement"] = json!(text.replace(&marks(keys.len()), &marks(part.len())));
-        call["Parameters"] = json!([part, others].concat());
+        match self.pages {
+            Pages::OnlyKeys => {}
+            Pages::OfTenItems => call["Limit"] = json!(10),
+            Pages::OfTen => {
+                let (keys, others) = self.parameters();
+                let part = keys.chunks(10).nth(self.part).expect("a part");
+                let marks = |number: usize| format!("IN [{}]", vec!["?"; number].join(", "));
+                let text = self.call["Statement"].as_str().expect("a statement");
+                call["Statement"] = json!(text.replace(&marks(keys.len()), &marks(part.len())));
+                call["Parameters"] = json!([part, others].concat());
+            }
+        }
         call["NextToken"] = json!(self.token);
         call.as_object_mut().expect("a call").retain(|_, value| !value.is_null());
         call.to_string().into()
@@ -345,7 +352,10 @@ impl Statement {
                 let part = self.part + usize::from(more.is_none());
                 page.insert("NextToken".to_owned(), json!(format!("{part} {}", more.unwrap_or_default())));
             }
-            Pages::OnlyKeys | Pages::OfTen => {}
+            Pages::OfTenItems if more.is_some() => {
+                page.insert("NextToken".to_owned(), json!(format!("0 {}", more.unwrap_or_default())));
+            }
+            Pages::OnlyKeys | Pages::OfTen | Pages::OfTenItems => {}
         }
         answer.to_string().into()
     }
