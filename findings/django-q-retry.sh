@@ -1,9 +1,9 @@
 #!/bin/bash
 # django-q2 1.11.1 starts a task again after 60 seconds while it is still running: `retry` is 60 seconds by default, `timeout` is
 # unset, and the broker in Django's database takes a task that has not ended by then for a lost one. Each further minute adds
-# another run, until one ends. One warning at the start says that `retry` has to be larger than `timeout`. With
-# `timeout` and a larger `retry`, a task runs once. Hurt: receivers of webhooks that queue a task for each event: work that takes
-# longer than a minute, as during an outage of what it calls, runs twice or more at the same time, and repeats its effects.
+# another run, until one ends. One warning at the start says that `retry` has to be larger than `timeout`. With `timeout` and a
+# larger `retry`, a task runs once. Hurt: receivers of webhooks that queue a task for each event: work that takes longer than a
+# minute, as during an outage of what it calls, runs twice or more at the same time, and repeats its effects.
 # Source: https://django-q2.readthedocs.io/en/master/configure.html#retry
 # Usage: findings/django-q-retry.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail

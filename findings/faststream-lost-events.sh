@@ -1,5 +1,5 @@
 #!/bin/bash
-# FastStream 0.7.8 acknowledges an event whose handler raises an error, because its `AckPolicy` is REJECT_ON_ERROR: no consumer
+# FastStream 0.7.8 gives up an event whose handler raises an error, because its `AckPolicy` is REJECT_ON_ERROR: no consumer
 # group of Redis and no durable consumer of NATS JetStream delivers it again. A subscriber of a stream in Redis without a group
 # begins at the newest event, so it never sees those that were added while it was away. With a group, an event in progress in a
 # process that is killed stays pending: a restart does not read it. A subscriber of JetStream without `durable` gets all events

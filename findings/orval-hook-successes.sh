@@ -32,14 +32,16 @@ cat > openapi.json <<'JSON'
 }
 JSON
 cat > orval.config.mjs <<'NODE'
-const client = (name, client, options = {}) => [name, { input: "openapi.json", output: { target: `${name}.ts`, client, ...options } }];
+const made = (name, client, options = {}) => {
+  return [name, { input: "openapi.json", output: { target: `${name}.ts`, client, ...options } }];
+};
 
 export default Object.fromEntries([
-  client("query", "react-query"),
-  client("bodies", "react-query", { override: { fetch: { includeHttpResponseReturnType: false } } }),
-  client("forced", "react-query", { override: { fetch: { forceSuccessResponse: true } } }),
-  client("axios", "react-query", { httpClient: "axios" }),
-  client("swr", "swr"),
+  made("query", "react-query"),
+  made("bodies", "react-query", { override: { fetch: { includeHttpResponseReturnType: false } } }),
+  made("forced", "react-query", { override: { fetch: { forceSuccessResponse: true } } }),
+  made("axios", "react-query", { httpClient: "axios" }),
+  made("swr", "swr"),
 ]);
 NODE
 npx orval > log

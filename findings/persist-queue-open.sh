@@ -15,7 +15,7 @@ python3 -m venv python
 python/bin/pip install --quiet --disable-pip-version-check persist-queue==1.1.0
 cat > queue_of_events.py <<'PYTHON'
 import subprocess, sys
-from persistqueue import Empty, SQLiteAckQueue
+from persistqueue import SQLiteAckQueue
 
 PROGRAM = """
 import sys
@@ -60,8 +60,8 @@ for resumes in [True, False]:
     taken.append(restarted.ask("get"))
     restarted.end()
     found[resumes] = taken
-    print(f"auto_resume={resumes}: the first worker gets {taken[0]}, the second {taken[1]}; once the receiver has opened the queue,")
-    print(f"  the second gets {taken[2]}; after a restart of all, a worker gets {taken[3]}")
+    print(f"auto_resume={resumes}: the first worker gets {taken[0]}, the second {taken[1]};")
+    print(f"  once the receiver has opened the queue, the second gets {taken[2]}; after a restart of all, {taken[3]}")
 assert found == {True: ["msg_1", "nothing", "msg_1", "msg_1"], False: ["msg_1", "nothing", "nothing", "nothing"]}
 PYTHON
 python/bin/python queue_of_events.py
