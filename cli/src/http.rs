@@ -10,7 +10,7 @@ use std::{
 };
 
 use api::deliveries::Unanswered;
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::{
     Certificate, Client, Method, Request, RequestBuilder, Response,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -89,7 +89,11 @@ impl NetworkSettings {
     /// Builds a client for `url`. It uses the proxy from the environment, except for addresses on this machine, and
     /// keeps idle connections for `idle`.
     pub(crate) fn client(&self, url: &Url, idle: Duration) -> Result<Http, Failure> {
-        self.built(idle, !is_loopback(url), false)
+        match malformed_proxy(url) {
+            None => self.built(idle, !is_loopback(url), false),
+            Some(name) => Err(Failure::local(format!("{name} is not the address of a proxy."))
+                .hint("Set it to http://HOST:PORT or socks5h://HOST:PORT, or unset it.")),
+        }
     }
 
     /// Builds a client for a local program, without a proxy. If `is_insecure`, it accepts any certificate.
@@ -127,8 +131,27 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
 
 /// Returns the environment's proxy for an address, without the proxy's credentials.
 pub(crate) fn proxy_for(url: &Url) -> Option<String> {
-    let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?).filter(|_| !is_loopback(url))?;
+    let proxy = intercept(&Matcher::from_system(), url).filter(|_| !is_loopback(url))?;
     Some(shown(proxy.uri().to_string().trim_end_matches('/')))
+}
+
+fn intercept(proxies: &Matcher, url: &Url) -> Option<Intercept> {
+    proxies.intercept(&url.as_str().parse().ok()?)
+}
+
+/// Returns the variable with a malformed proxy for an address, if there is no other proxy. `reqwest` ignores such a
+/// variable, so keys and events would leave the machine without the proxy.
+fn malformed_proxy(url: &Url) -> Option<&'static str> {
+    if is_loopback(url) || proxy_for(url).is_some() {
+        return None;
+    }
+    let names = if url.scheme() == "https" { ["HTTPS_PROXY", "https_proxy"] } else { ["HTTP_PROXY", "http_proxy"] };
+    let is_malformed = |name: &&str| {
+        let value = env::var_os(name).unwrap_or_default();
+        let proxies = || value.to_str().map(|value| Matcher::builder().all(value).build());
+        !value.is_empty() && proxies().is_none_or(|proxies| intercept(&proxies, url).is_none())
+    };
+    names.into_iter().chain(["ALL_PROXY", "all_proxy"]).find(is_malformed)
 }
 
 impl Http {

@@ -6,7 +6,7 @@ use local::Options;
 use serde_json::{Value, json};
 use tests::{Receiver, World, event};
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
@@ -233,4 +233,60 @@ async fn an_unwritable_home_is_named() {
     login.env("XDG_CONFIG_HOME", "/proc/config");
     let login = super::ended(login, &tenant.key).await;
     assert!(login.code == 1 && login.err.contains("Could not use /proc/config/fanfare: "), "{login:?}");
+}
+
+/// Otherwise, keys and events would be sent without the proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_malformed_proxy_is_refused() {
+    let world = World::start().await;
+    let machine = Machine::new(&world);
+    for (service, name, value) in [
+        ("https://service.invalid", "HTTPS_PROXY", "http:/jo:secret@127.0.0.1:1"),
+        ("http://service.invalid", "http_proxy", "ftp://jo:secret@127.0.0.1:1"),
+        ("https://service.invalid", "ALL_PROXY", "http://jo secret"),
+    ] {
+        let given = [("FANFARE_API", service), ("FANFARE_API_KEY", "x"), (name, value)];
+        let refused = machine.run_in(&given, &["whoami"]).await;
+        let message = format!("error: {name} is not the address of a proxy.\n");
+        assert!(refused.code == 1 && refused.err.starts_with(&message), "{refused:?}");
+        assert!(!refused.err.contains("secret"), "{refused:?}");
+    }
+    let unused = [("HTTPS_PROXY", "http:/x"), ("ALL_PROXY", "ftp://x"), ("FANFARE_API_KEY", "x")];
+    assert_eq!(machine.run_in(&unused, &["whoami"]).await.code, 3, "loopback has no proxy");
+    let other = [("FANFARE_API", "https://service.invalid"), ("FANFARE_API_KEY", "x"), ("HTTPS_PROXY", "http:/x")];
+    let other = [&other[..], &[("ALL_PROXY", "http://127.0.0.1:1")]].concat();
+    assert_eq!(machine.run_in(&other, &["whoami"]).await.code, 5, "reqwest uses the other proxy");
+}
+
+/// Starts a SOCKS proxy that connects every client to `service`, a plain http URL without a path.
+async fn socks_proxy(service: &str) -> String {
+    let service = service.trim_start_matches("http://").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = format!("socks5h://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut far = TcpStream::connect(&service).await.expect("a service");
+            tokio::spawn(async move {
+                // The version, and one method: none.
+                client.read_exact(&mut [0; 3]).await.expect("a greeting");
+                client.write_all(&[5, 0]).await.expect("a client");
+                let mut request = [0; "service.invalid".len() + 7];
+                client.read_exact(&mut request).await.expect("a request");
+                assert!(request.windows(15).any(|part| part == b"service.invalid"), "the proxy resolves the name");
+                client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.expect("a client");
+                let _closed = copy_bidirectional(&mut client, &mut far).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_is_reached_through_a_socks_proxy() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    let proxy = socks_proxy(world.stack.api()).await;
+    let given = [("FANFARE_API", "http://service.invalid"), ("FANFARE_API_KEY", &tenant.key), ("ALL_PROXY", &proxy)];
+    let who = machine.run_in(&given, &["whoami"]).await;
+    assert!(who.code == 0 && who.out.contains(&tenant.id), "{who:?}");
 }
