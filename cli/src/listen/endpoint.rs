@@ -8,8 +8,10 @@ use std::{
 use api::{
     Description, EndpointId, Secret,
     deliveries::{LeasedDelivery, Missed, Recover},
+    verification::{Valid, Verify, WhichSecret},
     webhooks::{Create, Delete, Endpoint, Kind, List, Update},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::{
     args::Listen,
@@ -49,8 +51,7 @@ impl Source {
         // Another process on this machine may have rotated the secret and stored the new one.
         let kept = config.reloaded().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
-        let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
-        self.secret.is_none().then(|| format!("{told} `fanfare endpoints rotate {}`.", self.id))
+        self.secret.is_none().then(|| replaced(&self.id))
     }
 
     /// Locks the endpoint for this process. Warns if another process on this machine receives from it.
@@ -103,6 +104,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     }
     if listen.print_secret {
         match &secret {
+            Some(secret) if found.is_some() && is_replaced(api, &id, secret).await => print_note(&replaced(&id)),
             Some(secret) => print_note(&format!("Signing secret: {}", secret.reveal())),
             None => {
                 let why = "The signing secret is not stored on this machine. Create a new one with";
@@ -111,6 +113,22 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
         }
     }
     Ok(Source { id, origin: api.origin(), secret })
+}
+
+fn replaced(id: &EndpointId) -> String {
+    let what = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
+    format!("{what} `fanfare endpoints rotate {id}`.")
+}
+
+/// Whether the service answers that this is not the endpoint's current secret. It verifies a body that is signed with
+/// the secret.
+async fn is_replaced(api: &Api, id: &EndpointId, secret: &Secret) -> bool {
+    const BODY: &str = "{}";
+    let (signature, _) = secret::signatures(secret, "", "", BODY);
+    let verify = Verify::new(id.clone(), format!("x-webhook-signature: {signature}"), STANDARD.encode(BODY));
+    let is_current = |valid: &Valid| valid.secret == WhichSecret::Current;
+    // A key that may not verify can receive as well. The first event then shows whether the secret is current.
+    api.call(&verify).await.is_ok_and(|found| !found.valid.iter().any(is_current))
 }
 
 /// Returns an endpoint's description, or an empty string.

@@ -132,8 +132,10 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     listener.says("The signing secret was rotated").await;
     world.enqueue("job-events", event(&tenant.id, "signed anew")).await;
     listener.says("The stored signing secret is no longer valid").await;
-    let second = Listener::start(&machine, &receiver.url("/hook"), &[]);
+    let second = Listener::start(&machine, &receiver.url("/hook"), &["--print-secret"]);
     second.says("Each event goes to only one of them").await;
+    let replaced = "The stored signing secret is no longer valid: it was rotated elsewhere.";
+    assert_eq!((second.times(replaced), second.times("Signing secret: ")), (1, 0), "{:#?}", second.said());
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     listener.says("The endpoint was deleted").await;
     assert_eq!(listener.ends().await, Some(4));
@@ -231,6 +233,7 @@ async fn a_program_that_is_not_running_is_reported_once() {
     let closed = refusing.address().port();
     let listener = Listener::start(&machine, &closed.to_string(), &[]);
     listener.says(&format!("Forwarding to http://localhost:{closed}/.")).await;
+    listener.says(&format!("Nothing listens on localhost:{closed} yet. Start the program, or check --to.")).await;
     for job in ["one", "two"] {
         world.enqueue("job-events", event(&tenant.id, job)).await;
         listener.says(&format!("{job}  connect")).await;
