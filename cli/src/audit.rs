@@ -47,7 +47,7 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
 }
 
 /// Reads up to `limit` of the newest entries, and the cursor for the next page. Skips empty pages.
-async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
+pub(crate) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut entries = Vec::new();
     loop {
         call.limit = Some(limit.saturating_sub(entries.len()).clamp(1, MAX_PAGE_SIZE));

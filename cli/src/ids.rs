@@ -202,7 +202,7 @@ pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(Deliv
     // A whole id is found at any age.
     let whole = (typed.len() == HASH_LENGTH).then(|| format!("{WEBHOOK}{typed}").into());
     let mut call = ListDeliveries { limit: Some(MAX_PAGE_SIZE), webhook_id: whole, ..ListDeliveries::new() };
-    while searched < SEARCHED_DELIVERIES {
+    while call.webhook_id.is_some() || searched < SEARCHED_DELIVERIES {
         let page = api.call(&call).await?;
         searched += MAX_PAGE_SIZE;
         let meant = page.deliveries.iter().filter(|delivery| hash(&delivery.delivery_id).starts_with(&typed));

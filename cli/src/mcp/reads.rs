@@ -18,7 +18,7 @@ use super::{
     answer::{Since, ToolResult, brief, payload},
     explanation::explained,
 };
-use crate::{args::EndpointQuery, endpoints, failure::Failure, identity::identity, ids};
+use crate::{args::EndpointQuery, audit, endpoints, failure::Failure, identity::identity, ids};
 
 /// The maximum number of endpoints, deliveries, attempts and changes in a result.
 const ENDPOINTS: usize = 50;
@@ -99,6 +99,8 @@ struct Changes {
     #[serde(default, deserialize_with = "whole")]
     #[schemars(range(min = 1, max = 50))]
     limit: Option<usize>,
+    /// The `next_cursor` of the previous result, to continue it with the same filters.
+    cursor: Option<Cursor>,
 }
 
 /// A request as a receiver saw it.
@@ -220,10 +222,11 @@ impl Server {
     /// what to what, and when. Only owners and organization keys may read them.
     #[tool(annotations(title = "List changes", read_only_hint = true))]
     async fn list_changes(&self, Parameters(which): Parameters<Changes>) -> Result<ToolResult, Failure> {
-        let Changes { action, target, since, limit } = which;
-        let limit = Some(limit.unwrap_or(DEFAULT_PAGE_SIZE).clamp(1, CHANGES));
+        let Changes { action, target, since, limit, cursor } = which;
+        let limit = limit.unwrap_or(DEFAULT_PAGE_SIZE).clamp(1, CHANGES);
         let since = since.map(|Since(since)| since);
-        ToolResult::json(&self.api.call(&ListChanges { action, target, since, limit, ..ListChanges::new() }).await?)
+        let call = ListChanges { action, target, since, cursor, ..ListChanges::new() };
+        ToolResult::json(&audit::listed(&self.api, call, limit).await?)
     }
 }
 

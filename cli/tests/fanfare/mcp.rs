@@ -5,6 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Stdio},
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World, event};
 
@@ -205,4 +206,26 @@ async fn clients_of_each_revision_of_the_protocol_can_connect() {
     }
     let signed_out = machine.run(&["mcp"]).await;
     assert!(signed_out.code == 3 && signed_out.err.contains("in the settings of the program"), "{signed_out:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_before_many_others_is_listed() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    world.endpoint(&tenant, "https://example.com/hook", SECRET).await;
+    let entries = world.items("audit").await;
+    let mut other =
+        entries.into_iter().find(|entry| entry["action"].as_s().is_ok_and(|action| action == "key.created"));
+    let other = other.as_mut().expect("an entry");
+    // The service reads a thousand entries for a page.
+    for number in 0..1001 {
+        other.insert("entry".to_owned(), AttributeValue::S(format!("9999999999999.{number:032x}")));
+        world.put("audit", other.clone()).await;
+    }
+    let mut session = Session::start(&machine, &tenant, &[], "2025-06-18").await;
+    let changes = session.used("list_changes", json!({"action": "webhook.created"})).await;
+    assert_eq!(changes["entries"][0]["target"]["name"], "https://example.com/hook", "{changes}");
+    let first = session.used("list_changes", json!({"limit": 1})).await;
+    let second = session.used("list_changes", json!({"limit": 1, "cursor": first["next_cursor"]})).await;
+    assert_ne!(first["entries"], second["entries"]);
 }
