@@ -63,6 +63,15 @@ impl LoginRequest {
         )
     }
 
+    /// Prints the request to standard error: standard output is reserved for the result.
+    pub(crate) fn announce(&self, page: &Url, is_json: bool) {
+        if is_json {
+            print_note_json(&self.shown(page));
+        } else {
+            print_note(&self.instructions(page));
+        }
+    }
+
     fn code(&self) -> String {
         comparison_code(&self.id)
     }
@@ -115,12 +124,7 @@ pub(crate) async fn with_session<T>(
     let expected = if api.is_signed_in() { Some(identity(api).await?) } else { None };
     let request = LoginRequest::create(api).await?;
     let page = request.page(&api.base);
-    // Standard output is reserved for the result.
-    if is_json {
-        print_note_json(&request.shown(&page));
-    } else {
-        print_note(&request.instructions(&page));
-    }
+    request.announce(&page, is_json);
     if has_browser {
         open(&page);
     }

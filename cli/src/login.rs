@@ -49,17 +49,14 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         }
         let request = LoginRequest::create(api).await?;
         let page = request.page(&api.base);
-        if login.no_wait || is_json {
+        if login.no_wait {
             let origin = api.origin();
             let meaning =
                 format!("{}\nThen run `fanfare --api {origin} login --complete`.", request.instructions(&page));
             print_result(&request.shown(&page), is_json, &meaning)?;
-        } else {
-            print_note(&request.instructions(&page));
-        }
-        if login.no_wait {
             return config.change(&api.origin(), |service| service.waiting = Some(request.into()));
         }
+        request.announce(&page, is_json);
         if !login.no_browser && has_person() {
             open(&page);
         }
@@ -177,9 +174,10 @@ pub(crate) async fn issue(session: &Api) -> Result<IssuedKey, Failure> {
 
 /// This machine's name.
 pub(crate) fn machine() -> String {
-    let named = std::env::var("HOSTNAME").or_else(|_unset| std::env::var("COMPUTERNAME"));
-    let name = named.or_else(|_unset| std::fs::read_to_string("/etc/hostname"));
-    let name = name.ok().filter(|name| !name.trim().is_empty()).or_else(hostname).unwrap_or_default();
+    let named = |name: Option<String>| name.filter(|name| !name.trim().is_empty());
+    let name = named(std::env::var("HOSTNAME").ok()).or_else(|| named(std::env::var("COMPUTERNAME").ok()));
+    let name =
+        name.or_else(|| named(std::fs::read_to_string("/etc/hostname").ok())).or_else(hostname).unwrap_or_default();
     let name: String = shown(name.trim()).chars().take(60).collect();
     if name.is_empty() { "this machine".to_owned() } else { name }
 }

@@ -83,6 +83,15 @@ async fn a_created_key_has_its_kind_scopes_and_expiry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_login_prints_only_its_result_as_json() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    let login = approved(&world, &machine, &tenant.cookie, &["--json", "login"]).await;
+    assert_eq!((login.code, &json_of(&login)["user"]["email"]), (0, &json!(tenant.email)), "{login:?}");
+    assert_eq!(machine.run(&["whoami"]).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_approval_by_another_user_has_no_effect() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
