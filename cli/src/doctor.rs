@@ -105,10 +105,11 @@ fn credentials(config: &Config) -> Check {
 
 fn certificates() -> Check {
     const NAME: &str = "certificates";
-    match env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
+    // On Linux, an empty variable also replaces the system's certificates.
+    match env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty() || cfg!(target_os = "linux")) {
         None => Check::ok(NAME, "the system's certificates"),
         Some(file) => {
-            let name = shown(&file.to_string_lossy());
+            let name = if file.is_empty() { "empty".to_owned() } else { shown(&file.to_string_lossy()) };
             match File::open(&file) {
                 Ok(_) => Check::ok(NAME, format!("the certificates in SSL_CERT_FILE, {name}")),
                 Err(error) => Check::warning(

@@ -37,7 +37,7 @@ mod wait;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, builder::Resettable, error::ErrorKind};
 use url::Url;
 
 use crate::{
@@ -56,7 +56,7 @@ static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".p
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };
@@ -68,6 +68,20 @@ async fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Parses the command line. An empty variable counts as unset, as in scripts that pass on an optional one.
+fn parse() -> Result<Arguments, clap::Error> {
+    fn without_empty(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|argument| {
+            let is_empty = argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+            if is_empty { argument.env(Resettable::Reset) } else { argument }
+        });
+        command.mut_subcommands(without_empty)
+    }
+    let mut command = without_empty(Arguments::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Prints the help, the version, or the error for invalid arguments.

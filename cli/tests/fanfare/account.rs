@@ -1,6 +1,6 @@
 //! Logins, profiles, keys, members and settings.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use api::{CliLoginId, auth::comparison_code};
 use serde_json::{Value, json};
@@ -386,22 +386,24 @@ async fn doctor_names_the_first_fault() {
         broken.code == 0 && broken.out.contains("warning  certificates: SSL_CERT_FILE is /nowhere.pem"),
         "{broken:?}"
     );
+    #[cfg(target_os = "linux")]
+    {
+        let empty = machine.run_in(&[("SSL_CERT_FILE", "")], &["doctor"]).await;
+        assert!(empty.out.contains("warning  certificates: SSL_CERT_FILE is empty, which cannot be read"), "{empty:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_login_prints_json_first() {
+async fn an_empty_variable_counts_as_unset() {
     let world = World::start().await;
-    let machine = Machine::new(&world);
-    let mut login = machine.command(&["--json", "login", "--no-browser"]);
-    let mut login = login.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut told = std::io::BufReader::new(login.stdout.take().expect("a pipe"));
-    let line = tokio::task::spawn_blocking(move || {
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut told, &mut line).expect("a line");
-        line
-    });
-    let line: Value = serde_json::from_str(&line.await.expect("a line")).expect("JSON");
-    assert!(line["url"].is_string() && line["code"].is_string() && line["expires_at"].is_string(), "{line}");
-    login.kill().expect("it runs");
-    login.wait().expect("it ends");
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let unset = [("FANFARE_API", ""), ("FANFARE_PROFILE", ""), ("FANFARE_API_KEY", "")];
+    let who = machine.run_in(&unset, &["whoami"]).await;
+    assert!(who.code == 0 && who.out.contains(&tenant.id), "{who:?}");
+    let send = ["--api", "https://example.com", "send", "--tenant", "t", "--job", "j"];
+    let sent = machine.run_in(&[("FANFARE_QUEUE_URL", "")], &send).await;
+    assert!(sent.code == 1 && sent.err.contains("hint: Add --queue-url"), "{sent:?}");
+    let wrong = machine.run_in(&[("FANFARE_API", "http://3000")], &["whoami"]).await;
+    assert!(wrong.code == 2 && wrong.err.contains("0.0.11.184") && wrong.err.contains("--api"), "{wrong:?}");
 }
