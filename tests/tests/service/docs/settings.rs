@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::config::Env;
+use common::{base_url::BaseUrl, config::Env, presentation::docs::Docs, webhooks::destination::DestinationPolicy};
 use local::Handler;
 use serde_json::{Value, json};
 
@@ -175,6 +175,44 @@ fn the_template_refuses_what_functions_refuse() {
         {
             assert!(!allows(parameter, bad), "{bad}");
             refused(variable, bad, "");
+        }
+    }
+}
+
+#[test]
+fn patterns_allow_only_what_the_parsers_accept() {
+    let of_urls = "http:// https:// / a a.example.com 1 .1 .a 256 0x7f 1.2.3.4 1.2.3.256 08.1.1.1 [::1] : :0 :443 :65535 \
+                   :65536 ? # @ * , \\ % - ä";
+    let of_ranges = "10.0.0.0 1.2.3 256.0.0.0 08.0.0.0 1:2:3:4:5:6:7 :: : fd00 fffff . /0 /32 /33 /128 /129 /08 / ,";
+    type Parser = fn(&Env) -> bool;
+    let base_url: Parser = |env| BaseUrl::from_env(env).is_ok();
+    let origins: Parser = |env| env.list::<BaseUrl>("TRUSTED_ORIGINS").is_ok();
+    let docs: Parser = |env| Docs::from_env(env).is_ok();
+    let ranges: Parser = |env| DestinationPolicy::from_env(env).is_ok();
+    let cases: [(&str, &str, Parser, &str); 4] = [
+        ("BaseUrl", of_urls, base_url, "https://api.example.com/ http://10.1.2.3:9000"),
+        ("TrustedOrigins", of_urls, origins, "https://a_b.example.com http://127.0.0.1:3000,https://x:65535"),
+        ("DocsUrl", of_urls, docs, "/ /openapi.json https://example.com http://example.com:8080/a?b=/#c"),
+        ("AllowedDestinations", of_ranges, ranges, "10.0.0.0/8 ::1/128,0.0.0.0/0 fd00::/8 1::2:0:3/64"),
+    ];
+    let template = template(&LEAST);
+    for (parameter, parts, accepts, good) in cases {
+        let pattern = &template["Parameters"][parameter]["AllowedPattern"];
+        let pattern = jsonschema::validator_for(&json!({ "pattern": pattern })).expect("a pattern");
+        let allows = |value: &str| pattern.is_valid(&json!(value));
+        assert!(allows("") && good.split(' ').all(allows), "{parameter}: {good}");
+        let mut values = vec![String::new()];
+        for _ in 0..4 {
+            // A value that begins like no allowed one does not become allowed.
+            let longer = values.iter().flat_map(|value| parts.split(' ').map(move |part| format!("{value}{part}")));
+            values = longer.filter(|value| value.starts_with(['h', '/', '1', '0', ':', 'f'])).collect();
+            for value in values.iter().filter(|value| allows(value)) {
+                let given = value.clone();
+                let env = Env::new(move |name| {
+                    Some(if name == "ALLOW_HTTP_DESTINATIONS" { "true".to_owned() } else { given.clone() })
+                });
+                assert!(accepts(&env), "{parameter} allows {value}");
+            }
         }
     }
 }
