@@ -103,7 +103,6 @@ async fn pending(api: &Api) -> Result<Vec<Invitation>, Failure> {
     let mut all = Vec::new();
     for offset in (0..).step_by(MAX_PAGE_SIZE) {
         let page = api.page_of(&Invitations::new(), offset).await?;
-        // A key does not see invitations of owners, so a page may be short although others follow.
         if page.is_empty() {
             break;
         }

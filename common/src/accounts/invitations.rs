@@ -23,7 +23,7 @@ use crate::{
     },
     audit::{self, Action, Entry, Recorder, Target, TargetKind, initial},
     aws::{
-        batch::{batch_get, batch_write, delete_request, get_both},
+        batch::{READS, batch_get, batch_write, delete_request, get_both},
         dynamo::{Item, ItemReader, attributes, get, item, number, query_all, text, texts},
         expression::{Update, query},
         transaction::Transaction,
@@ -176,25 +176,22 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// Lists invitations of `organization`, newest first, with current states. A new invitation may take a moment to
-    /// appear.
-    pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
-        self.read(paging.of(self.keys(organization).await?)).await
-    }
-
-    /// Lists the newest `most` invitations of `organization` that are pending, including expired ones. They may be older
-    /// than any number of others.
-    pub async fn list_pending(&self, organization: &TenantId, most: usize) -> Result<Vec<Invited>> {
-        let mut pending = Vec::new();
-        for keys in self.keys(organization).await?.chunks(most) {
-            let invited = self.read(keys.to_vec()).await?.into_iter();
-            pending.extend(invited.filter(|invited| invited.status == InvitationStatus::Pending));
-            if pending.len() >= most {
+    /// Lists the invitations of `organization` that pass `is_listed`, newest first, with current states. They may be older
+    /// than any number of others. A new invitation may take a moment to appear.
+    pub async fn list(
+        &self,
+        organization: &TenantId,
+        paging: Paging,
+        is_listed: impl Fn(&Invited) -> bool,
+    ) -> Result<Vec<Invited>> {
+        let (mut listed, end) = (Vec::new(), paging.offset.saturating_add(paging.limit));
+        for keys in self.keys(organization).await?.chunks(end.clamp(1, READS)) {
+            listed.extend(self.read(keys.to_vec()).await?.into_iter().filter(&is_listed));
+            if listed.len() >= end {
                 break;
             }
         }
-        pending.truncate(most);
-        Ok(pending)
+        Ok(paging.of(listed))
     }
 
     /// The keys of the invitations of `organization`, newest first.

@@ -23,7 +23,7 @@ pub(crate) const WRITES: usize = 25;
 /// `BatchWriteItem` accepts 16 MB.
 const WRITTEN_BYTES: usize = 1 << 20;
 /// The number of items that `BatchGetItem` accepts.
-const READS: usize = 100;
+pub(crate) const READS: usize = 100;
 /// The maximum number of concurrent calls per caller.
 pub(crate) const CONCURRENCY: usize = 16;
 /// The maximum number of tries per batch while DynamoDB leaves items unprocessed.

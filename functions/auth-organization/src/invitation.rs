@@ -134,8 +134,8 @@ async fn invitations(app: Arc<App>, call: Call<Caller>, input: ListInput) -> Res
     let owner = call.caller.user()?;
     input.organization.check(&app, &owner.organization).await?;
     check_verified_owner(owner, None)?;
-    let invited = app.invitations.list(&owner.organization, input.paging).await?;
-    Ok(shown_to(&call.caller, invited))
+    let invited = app.invitations.list(&owner.organization, input.paging, |one| may_see(&call.caller, one)).await?;
+    Ok(invited.into_iter().map(shown).collect())
 }
 
 async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: CancelInput) -> Result<Invitation> {
@@ -144,11 +144,10 @@ async fn withdraw(app: Arc<App>, call: Call<Caller, Recorder>, input: CancelInpu
     Ok(shown(app.invitations.cancel(&call.recorder, owner, input.invitation).await?))
 }
 
-/// Returns the invitations that a caller may see. An invitation's id is enough to sign up, so a key sees only the
-/// invitations that it could have sent.
-pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
-    let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
-    invited.into_iter().filter(may_see).map(shown).collect()
+/// Whether a caller may see an invitation. Its id is enough to sign up, so a key sees only the invitations that it could
+/// have sent.
+pub(crate) fn may_see(caller: &Caller, invited: &Invited) -> bool {
+    caller.is_session() || invited.invitation.role == Role::Member
 }
 
 pub(crate) fn shown(invited: Invited) -> Invitation {

@@ -145,13 +145,16 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
         match caller.user().is_ok_and(|user| user.check_verified_owner().is_ok())
             && caller.has_scope(Scope::MembersWrite)
         {
-            true => app.invitations.list(&id, Paging::first(MAX_LISTED.into())).await,
+            true => {
+                let may_see = |invited: &_| invitation::may_see(caller, invited);
+                app.invitations.list(&id, Paging::first(MAX_LISTED.into()), may_see).await
+            }
             false => Ok(Vec::new()),
         }
     };
     let members = app.members.list(&id, Paging::first(input.members), Order::Ascending);
     let ((members, _), invitations) = tokio::try_join!(members, invitations)?;
     let members = members.into_iter().map(Into::into).collect();
-    let invitations = invitation::shown_to(caller, invitations);
+    let invitations = invitations.into_iter().map(invitation::shown).collect();
     Ok(FullView { id, name, slug, created_at, members, invitations })
 }

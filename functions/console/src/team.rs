@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::EmailAddress,
-        invitations::Invited,
+        invitations::{InvitationStatus, Invited},
         members::{Member, MemberIdOrEmail},
         users::{Role, User, parse_role},
     },
@@ -161,7 +161,9 @@ async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {
     let (id, manages, most) = (&user.organization, user.check_verified_owner(), usize::from(MAX_LISTED));
     let invited = async {
         match &manages {
-            Ok(()) => app.invitations.list_pending(id, most).await,
+            Ok(()) => {
+                app.invitations.list(id, Paging::first(most), |one| one.status == InvitationStatus::Pending).await
+            }
             Err(_refusal) => Ok(Vec::new()),
         }
     };

@@ -42,6 +42,10 @@ async fn the_full_organization_shows_invitations_to_owners_only() {
     // An invitation's id is enough to accept it, and a key must not make its holder an owner.
     assert_eq!(invitations[0]["role"], "owner");
     assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&json!([invitations[1]])));
+    // Pages count only the invitations that the key may see, so one that is full of others does not end the list.
+    assert_eq!(by_key(&world, &jo, "list-invitations?limit=1").await.body, json!([invitations[1]]));
+    assert_eq!(by_key(&world, &jo, "list-invitations?limit=1&offset=1").await.body, json!([]));
+    assert_eq!(get(&world, &jo, "list-invitations?limit=1&offset=1").await.body, json!([invitations[1]]));
     assert_eq!(get(&world, &al, "get-full-organization").await.body, with(&json!([])));
     let fresh = world.sign_up("fresh").await;
     let fresh = world.cli_get(&tests::world::cookie(&fresh), "organization/get-full-organization").await;
