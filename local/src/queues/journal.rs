@@ -69,8 +69,6 @@ pub(super) enum Change {
     /// process.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
-    /// All of a queue's messages are deleted.
-    Purged(String),
 }
 
 struct JournalEntry {
@@ -216,9 +214,6 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
             for key in keys {
                 delete.execute([key])?;
             }
-        }
-        Change::Purged(queue) => {
-            transaction.execute("DELETE FROM messages WHERE queue = ?1", [queue])?;
         }
     }
     Ok(())

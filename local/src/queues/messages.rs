@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicI64, Ordering},
@@ -116,20 +117,21 @@ impl Messages {
     /// Removes a queue with its messages.
     pub(super) fn remove(&self, name: &str) -> Written {
         let mut state = self.state();
+        let earlier = state.earlier.remove(name).unwrap_or_default();
+        let mut keys: Vec<_> = earlier.iter().map(|message| message.key).collect();
         if let Some(queue) = state.queues.remove(name) {
             queue.changed.notify_waiters();
+            keys.extend(queue.store.keys());
         }
-        state.earlier.remove(name);
-        self.write(Change::Purged(name.to_owned()))
+        self.write(Change::Deleted(keys))
     }
 
     /// Deletes all of a queue's messages.
     pub(super) fn purge(&self, name: &str) -> Written {
         let mut state = self.state();
-        if let Some(queue) = state.queues.get_mut(name) {
-            queue.store = Store::default();
-        }
-        self.write(Change::Purged(name.to_owned()))
+        let purged = state.queues.get_mut(name).map(|queue| mem::take(&mut queue.store));
+        // By their keys: in the journal, a message that is received for the last time is already in the dead-letter queue.
+        self.write(Change::Deleted(purged.iter().flat_map(Store::keys).collect()))
     }
 
     /// The maximum size of a queue's messages, in bytes.

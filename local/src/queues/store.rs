@@ -113,6 +113,11 @@ impl Store {
         received
     }
 
+    /// The keys of all messages.
+    pub(super) fn keys(&self) -> impl Iterator<Item = i64> {
+        self.entries.keys().copied()
+    }
+
     /// Returns a message.
     pub(super) fn get(&self, key: i64) -> Option<&StoredMessage> {
         self.entries.get(&key)

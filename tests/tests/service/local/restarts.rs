@@ -209,10 +209,15 @@ async fn a_dead_letter_remains_a_dead_letter() {
 async fn purged_and_deleted_messages_do_not_return() {
     let directory = Directory::new();
     let before = directory.start().await;
+    send(&before, "job-events", "purged while it is handled for the last time").await;
+    let receive = before.sqs_client().receive_message().queue_url(&before.queues()["job-events"]);
+    for timeout in [0; 14].into_iter().chain([60]) {
+        let receive = receive.clone().visibility_timeout(timeout);
+        assert!(receive.send().await.expect("an answer").messages.is_some());
+    }
     send(&before, "job-events", "purged").await;
     send(&before, "job-events", "purged while it is handled").await;
     send(&before, "deliveries", "of another queue").await;
-    let receive = before.sqs_client().receive_message().queue_url(&before.queues()["job-events"]);
     assert!(receive.send().await.expect("an answer").messages.is_some());
     let purge = before.sqs_client().purge_queue().queue_url(&before.queues()["job-events"]);
     purge.send().await.expect("the purge succeeds");
@@ -221,6 +226,7 @@ async fn purged_and_deleted_messages_do_not_return() {
 
     let after = directory.start().await;
     assert_eq!(bodies(&messages(&after, "job-events").await), ["new"].into());
+    assert_eq!(counts_of(&after, "job-events-dead").await, [0, 0, 0]);
     assert_eq!(bodies(&messages(&after, "deliveries").await), ["of another queue"].into());
     let delete = after.sqs_client().delete_queue().queue_url(&after.queues()["job-events"]);
     delete.send().await.expect("the deletion succeeds");
