@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     aws::{
-        batch::CONCURRENCY,
+        batch::{CONCURRENCY, READS},
         dynamo::{Attribute, Item, query_page, text},
         expression::{self, Condition, select},
     },
@@ -229,14 +229,21 @@ impl DeliveryLog {
     pub(super) async fn page_of(
         &self,
         &SearchTerms { tenant, filter, is_strict, .. }: &SearchTerms<'_>,
-        ids: PartialPage<DeliveryId>,
+        mut ids: PartialPage<DeliveryId>,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        let known = match is_strict {
-            true => self.known(tenant, &ids.found).await?,
-            false => self.readable(tenant, &ids.found).await?,
-        };
-        let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
+        ids.found.dedup();
+        let (mut found, mut unread, mut size) = (Vec::new(), ids.found.as_slice(), limit.max(READS));
+        // One more than `limit`, to detect further deliveries.
+        while !unread.is_empty() && found.len() <= limit {
+            let (newest, older) = unread.split_at(size.min(unread.len()));
+            let states = match is_strict {
+                true => self.known(tenant, newest).await?,
+                false => self.readable(tenant, newest).await?,
+            };
+            found.extend(states.into_values().filter(|delivery| filter.passes(delivery)));
+            (unread, size) = (older, size.saturating_mul(4));
+        }
         let page = merge(vec![PartialPage { found, end: ids.end }], limit, |delivery| delivery.id.moment());
         Ok(DeliveryPage { deliveries: page.found, next: page.end.map(Cursor) })
     }

@@ -120,6 +120,26 @@ async fn a_rare_workflow_is_found_in_one_call_among_many_deliveries() {
     }
 }
 
+/// A frequent job or a workflow that is nearly frequent has up to a thousand ids in the index for a page.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_reads_few_of_the_deliveries_in_the_index() {
+    let world = World::metered().await;
+    let tenant = world.tenant("acme").await;
+    let (endpoint, book) = (world.endpoint(&tenant, "https://example.com/1", "s").await, Book::of(&world));
+    for some in 0..9_u32 {
+        let at = |number| book.ago(10 * MINUTE + SECOND * (some * 100 + number));
+        book.write(&tenant, (0..100).map(|number| Draft::to(&endpoint, at(number), "sought"))).await;
+    }
+    book.index(&id(&tenant), &shards(&world, &tenant).await, book.now).await.expect("it is written");
+    let fields = json!({"job_id": "sought", "limit": 20});
+    let _before = world.units();
+    assert_eq!(ids(world.rpc(&tenant.key, "deliveries/list", fields.clone()).await.ok()).len(), 20);
+    let units = world.units().read;
+    assert!(units < 250.0, "{units}");
+    let all = pages(&world, &tenant, fields).await;
+    assert_eq!((all.len(), all.concat().len()), (45, 900));
+}
+
 /// The price of a search by `fanfare wait`, in `docs/performance.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_of_the_last_hour_reads_each_shard_once() {
