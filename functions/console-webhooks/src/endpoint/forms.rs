@@ -116,15 +116,16 @@ fn changed(endpoint: &EndpointView) -> Markup {
 fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
     let default = app.rotation_overlap.as_secs().to_string();
     let by_default = format!("For {}", times::length(app.rotation_overlap));
-    let mut overlaps = vec![(default.as_str(), by_default.as_str())];
-    overlaps.extend(OVERLAPS.into_iter().filter(|(seconds, _)| *seconds != default));
+    let is_choice = OVERLAPS.iter().any(|(seconds, _)| *seconds == default);
+    let overlaps = (!is_choice).then_some((default.as_str(), by_default.as_str()));
+    let overlaps: Vec<_> = overlaps.into_iter().chain(OVERLAPS).collect();
     let ends_at = endpoint.previous_secret_expires_at.filter(|_| is_rotating(endpoint, now));
     html! {
         details open[error.is_some()] {
             summary { "Rotate secret" }
             p {
-                "After the rotation, deliveries are signed with both secrets for a while, so that you can update your \
-                 server. The new secret is shown once."
+                "After the rotation, deliveries are signed with both secrets for the time that you choose, so that you can \
+                 update your server. The new secret is shown once."
             }
             @if let Some(at) = ends_at {
                 div .warning {

@@ -126,6 +126,17 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_an_overlap_the_old_secret_ends_at_once() {
+    let world = World::with(&[("ROTATION_OVERLAP", "0")]).await;
+    let (tenant, path) = begin(&world, "https://example.com/hook").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    says(&page, &["No longer: it ends now"]);
+    assert!(!page.page().contains("For 0 s"), "{}", page.page());
+    says(&browser.press(&path, &page, "Rotate secret", &[]).await, &["The old secret has ended."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_old_secret_ends_when_the_form_says() {
     let world = World::with(&[("ROTATION_OVERLAP", "1209600")]).await;
     let (tenant, path) = begin(&world, "https://example.com/hook").await;
