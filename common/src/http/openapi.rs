@@ -90,8 +90,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
 
 const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\": {...}}` and respond in the same \
     envelope; routes under `/api/auth` use plain JSON. If no field is required, the body may be empty or `null`. \
-    Every response has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
-    rate 429, both as `{\"message\": \"...\"}`.";
+    Durations and limits are those of the default settings; a deployment can have others. Every response has an \
+    `x-request-id`. Unknown paths get 404, and calls beyond a route's rate 429, both as `{\"message\": \"...\"}`.";
 
 /// Describes a route. Adds the error responses that routes share to `refusals`, by name.
 fn operation(
