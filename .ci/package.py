@@ -9,7 +9,7 @@ import datetime, hashlib, json, pathlib, re, shutil, subprocess, sys, tomllib, u
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUST = {"arm64": "aarch64-unknown-linux-gnu", "x86_64": "x86_64-unknown-linux-gnu"}
-READ = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT", "docs", "events", "template"]
+READ = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT", "docs", "events", "findings", "template"]
 
 
 def output(*command):
