@@ -185,7 +185,10 @@ pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure
              more."
                 .to_owned()
         }
-        (_, Some(_)) => "Check HTTPS_PROXY. NO_PROXY lists addresses to reach without the proxy.".to_owned(),
+        (_, Some(_)) => {
+            "Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY. NO_PROXY lists addresses to reach without the proxy."
+                .to_owned()
+        }
         (_, None) if is_loopback(url) => format!("Start the service with `cargo local`, or check {option}."),
         (_, None) => format!("Check the network and {option}."),
     })
