@@ -20,12 +20,13 @@ struct Page {
 const API: &str = "%API%";
 
 /// The guides for customers: the file's name, which is also the page's, and a description.
-const GUIDES: [(&str, &str); 5] = [
+const GUIDES: [(&str, &str); 6] = [
     ("quick-start", "From an account to a verified webhook, in about ten minutes."),
     ("receivers", "Complete programs that verify a request: Express, FastAPI, Rails, Laravel, Spring, Go and others."),
     ("events", "Every event, with its members and a sample."),
     ("listening", "The command line: events on your own machine, deliveries, endpoints and keys."),
     ("receiving", "Requests, signatures, responses, retries and duplicates."),
+    ("servers", "Servers, proxies and queues that lose or repeat events, as measured."),
 ];
 /// The guides for the operator of the service.
 const OPERATORS: [(&str, &str); 1] =

@@ -49,7 +49,7 @@ fn page() -> Route<App, NoCallers> {
 const PAGE: (&str, &str) = (
     "page",
     "The `operationId` of a call, or the name of a guide: `quick-start`, `receivers`, `events`, `listening` for the client, \
-      `receiving`, or `job-events` for producers.",
+      `receiving`, `servers`, or `job-events` for producers.",
 );
 
 async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {

@@ -8,7 +8,7 @@ use tests::{World, world::BROWSER};
 use super::{location, open};
 
 /// The guides that the index lists.
-const GUIDES: [&str; 6] = ["quick-start", "receivers", "events", "listening", "receiving", "job-events"];
+const GUIDES: [&str; 7] = ["quick-start", "receivers", "events", "listening", "receiving", "servers", "job-events"];
 
 /// The calls that the index links to.
 fn linked(html: &str) -> BTreeSet<String> {
@@ -46,8 +46,8 @@ async fn the_index_begins_with_the_guides_and_ends_with_producers() {
     let index = world.open(&world.url("/docs")).await;
     let (_, content) = index.page().split_once("<main").expect("content");
     let links: Vec<_> = content.split(" href=\"/docs/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(links[..5], GUIDES[..5]);
-    assert_eq!(links[5..8], ["webhooksCreate", "webhooksList", "webhooksUpdate"]);
+    assert_eq!(links[..6], GUIDES[..6]);
+    assert_eq!(links[6..9], ["webhooksCreate", "webhooksList", "webhooksUpdate"]);
     assert_eq!(links.last(), Some(&"job-events"));
 }
 
