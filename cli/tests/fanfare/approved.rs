@@ -203,7 +203,7 @@ async fn names_and_security_settings_are_changed_and_shown() {
     let required = approved(&world, &machine, &cookie, &require).await;
     assert!(required.out.ends_with("Second factor: required of all members\n"), "{required:?}");
     let mut bounce = sample_event("accounts-bounces");
-    bounce["detail"]["bounce"]["bouncedRecipients"][0]["emailAddress"] = json!("ops@example.com");
+    bounce["detail"]["mail"]["destination"] = json!(["ops@example.com"]);
     world.stack.invoke("accounts-bounces", bounce).await.expect("it is stored");
     let shown = machine.run(&["settings"]).await;
     assert!(shown.out.contains("ops@example.com (bounced: choose another address)\n"), "{shown:?}");
