@@ -151,25 +151,30 @@ impl Functions {
         Ok(functions)
     }
 
-    /// Checks that each route leads to its own function: of the paths that match a request, API Gateway prefers the
-    /// longest.
+    /// Checks that each route leads to its own function, whether API Gateway prefers the longest of the paths that match a
+    /// request, as AWS documents, or a route for the method of the request, as observers report
+    /// (<https://github.com/KensioSoftware/yulin/issues/299>).
     fn check_precedence(&self) -> Result<()> {
         let mapped = self.0.iter().flat_map(|function| function.routes.iter().map(move |route| (function, route)));
         for function in &self.0 {
             for route in function.handler.routes() {
-                let takes = |(_, (method, path, _)): &(_, &(String, String, _))| match method.as_str() {
-                    "ANY" => is_below(route.path, path),
-                    _ => path == route.path && *method == route.method.as_str(),
+                let takes = |(_, (method, path, _)): &(_, &(String, String, _))| {
+                    (method == "ANY" || *method == route.method.as_str()) && is_below(route.path, path)
                 };
-                let length = |(_, (_, path, _)): &(_, &(String, String, _))| path.trim_end_matches(REST).len();
-                let (found, _) = mapped.clone().filter(takes).max_by_key(length).context("a route is not mapped")?;
-                ensure!(
-                    found.name == function.name,
-                    "API Gateway would send {} of {} to {}",
-                    route.path,
-                    function.row.function,
-                    found.row.function
-                );
+                let length = |path: &str| path.trim_end_matches(REST).len();
+                let takers = mapped.clone().filter(takes);
+                let by_path = takers.clone().max_by_key(|(_, (_, path, _))| length(path));
+                let by_method = takers.max_by_key(|(_, (method, path, _))| (method != "ANY", length(path)));
+                for found in [by_path, by_method] {
+                    let (found, _) = found.context("a route is not mapped")?;
+                    ensure!(
+                        found.name == function.name,
+                        "API Gateway could send {} of {} to {}",
+                        route.path,
+                        function.row.function,
+                        found.row.function
+                    );
+                }
             }
         }
         Ok(())
@@ -247,21 +252,26 @@ impl FunctionRow {
     fn event(&self, method: &str, path: &str) -> String {
         let last = path.split('/').rfind(|part| !part.starts_with('{')).unwrap_or_default();
         let page = self.events.get(path).cloned().unwrap_or_else(|| format!("{}Page", camel(last, '-')));
+        let route = format!("{}Route", camel(last, '-'));
         match method {
+            "ANY" => route,
+            _ if self.any.iter().any(|any| any == path) => route + &camel(method, '-'),
             "GET" => page,
             "HEAD" => format!("{page}Head"),
-            "POST" => format!("{}Form", page.trim_end_matches("Page")),
-            _ => format!("{}Route", camel(last, '-')),
+            _ => format!("{}Form", page.trim_end_matches("Page")),
         }
     }
 
     /// The routes of the API that lead to the function: those of the paths in `any`, and its others.
+    ///
+    /// A path in `any` also has routes for the methods of the page for unknown paths, so that its requests do not get there:
+    /// see [`Functions::check_precedence`].
     fn mapped(&self, routes: &[String]) -> Result<Vec<(String, String, String)>> {
         let routes = routes.iter().filter_map(|route| route.split_once(' '));
         for any in &self.any {
             ensure!(routes.clone().any(|(_, path)| is_below(path, any)), "no route is below {any}");
         }
-        let any = self.any.iter().map(|path| ("ANY", path.as_str()));
+        let any = self.any.iter().flat_map(|path| ["ANY", "GET", "HEAD"].map(|method| (method, path.as_str())));
         let others = routes.filter(|(_, path)| !self.any.iter().any(|any| is_below(path, any)));
         let mut mapped: Vec<_> =
             any.chain(others).map(|(method, path)| (method, path, self.event(method, path))).collect();
@@ -367,7 +377,7 @@ impl GeneratedFunction {
 const REST: &str = "{proxy+}";
 
 fn is_below(path: &str, any: &str) -> bool {
-    path.starts_with(any.trim_end_matches(REST))
+    any.strip_suffix(REST).map_or(path == any, |start| path.starts_with(start))
 }
 
 /// Starts a function with the defaults of the parameters. Returns it with the variables that it reads.
@@ -459,7 +469,13 @@ mod tests {
         let path = "/api/auth/organization/invite-member";
         let cli = functions.0.first_mut().context("a function")?;
         cli.routes.push(("ANY".to_owned(), path.to_owned(), "Event".to_owned()));
-        let expected = "API Gateway would send /api/auth/organization/invite-member of auth-organization to auth-cli";
+        let expected = "API Gateway could send /api/auth/organization/invite-member of auth-organization to auth-cli";
+        assert_eq!(problem(functions.check_precedence()), expected);
+        let organization = functions.0.last_mut().context("a function")?;
+        organization.routes = vec![("GET".to_owned(), "/{proxy+}".to_owned(), "Event".to_owned())];
+        let cli = functions.0.first_mut().context("a function")?;
+        cli.routes = vec![("ANY".to_owned(), "/api/auth/{proxy+}".to_owned(), "Event".to_owned())];
+        let expected = "API Gateway could send /api/auth/get-session of auth-cli to auth-organization";
         assert_eq!(problem(functions.check_precedence()), expected);
         Ok(())
     }
@@ -498,6 +514,8 @@ mod tests {
             shown.collect::<Vec<_>>(),
             [
                 "ANY /b/{proxy+} BRoute A",
+                "GET /b/{proxy+} BRouteGet A",
+                "HEAD /b/{proxy+} BRouteHead A",
                 "GET / HomePage B",
                 "HEAD / HomePageHead B",
                 "POST / HomeForm A",
