@@ -33,7 +33,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<()> {
         if is_new && delivery.status == Status::Failed {
-            report_failed(tenant, delivery);
+            delivery.report_failed(tenant);
         }
         let Some((id, health)) = delivery.webhook_endpoint_id.zip(health) else { return Ok(()) };
         if delivery.status == Status::Failed {
@@ -47,12 +47,14 @@ impl Endpoints {
     }
 }
 
-/// Logs and counts a delivery that has failed permanently. A failed test is not counted, because it concerns only its
-/// tenant and must not raise an alarm.
-fn report_failed(tenant: &TenantId, delivery: &Delivery) {
-    let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    crate::log!("delivery.failed", %tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason);
-    if delivery.event != EventName::Test {
-        metrics::emit(&[Metric::count("DeliveryFailed", 1)], &[("Reason", reason)]);
+impl Delivery {
+    /// Logs and counts a delivery that has failed permanently. A failed test is not counted, because it concerns only its
+    /// tenant and must not raise an alarm.
+    pub(in crate::webhooks) fn report_failed(&self, tenant: &TenantId) {
+        let reason = self.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+        crate::log!("delivery.failed", %tenant, delivery_id = %self.id, attempts = self.attempts, reason);
+        if self.event != EventName::Test {
+            metrics::emit(&[Metric::count("DeliveryFailed", 1)], &[("Reason", reason)]);
+        }
     }
 }

@@ -192,7 +192,10 @@ impl DeliveryLog {
     pub async fn give_up(&self, tenant: &TenantId, before: &Delivery, now: Timestamp) -> Result<()> {
         crate::log!("payload.missing", %tenant, delivery_id = %before.id);
         let failed = before.after(&AttemptResult::Expired, &[], || 0.0, now);
-        self.advance(tenant, before, &failed).await.map(drop)
+        if self.advance(tenant, before, &failed).await? {
+            failed.report_failed(tenant);
+        }
+        Ok(())
     }
 
     /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a

@@ -81,6 +81,7 @@ async fn a_parked_delivery_without_its_payload_fails() {
     assert_eq!(failed.iter().map(job).collect::<Vec<_>>(), ["broken", "broken callback", "lost", "lost callback"]);
     let outcome = |delivery: &Delivery| delivery.last_attempt.as_ref().map(|last| last.outcome.clone().into_owned());
     assert!(failed.iter().all(|it| it.attempts == 0 && outcome(it).as_deref() == Some("unanswered")), "{failed:?}");
+    assert_eq!(tests::log::of_this_test().metric("DeliveryFailed").len(), 4);
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
     assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "its receiver is not at fault");
     let parked = world.items("deliveries").await;
