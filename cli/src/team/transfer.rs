@@ -97,12 +97,13 @@ pub(super) async fn accept(
         })?;
         // A personal key of this user has just stopped working. One of another user or of an organization has not.
         let key = match if has_key { Some(identity(api).await) } else { None } {
-            Some(Err(failure)) if failure.is_not_signed_in() => Some(issue(session).await),
+            None => None,
             Some(Ok(who)) => {
                 print_note(&format!("This machine's API key still works and was kept: {}.", who.summary()));
                 None
             }
-            _ => None,
+            Some(Err(failure)) if failure.is_not_signed_in() => Some(issue(session).await),
+            Some(Err(failure)) => Some(Err(failure)),
         };
         Ok((accepted, to, key))
     })
@@ -117,7 +118,7 @@ pub(super) async fn accept(
     match replaced {
         // The account has moved anyway.
         Some(Err(error)) => print_note(&format!(
-            "This machine's API key no longer works, and replacing it failed: {error} Run `fanfare login`."
+            "This machine's API key may no longer work, and was not replaced: {error} Run `fanfare login`."
         )),
         None if api.has_key_of_environment() => {
             print_note("If the key in FANFARE_API_KEY is your personal key, it no longer works. Set another one.");
