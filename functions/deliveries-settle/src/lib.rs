@@ -179,7 +179,7 @@ async fn handle(app: Arc<App>, call: Call<Caller, Recorder>, settlements: Vec<Se
         let before = match is_each_alone {
             true => deliveries.get(&id).cloned(),
             // An earlier settlement of this call may have changed the delivery.
-            false => app.log.known(tenant, &[id]).await?.remove(&id),
+            false => app.log.readable(tenant, &[id]).await?.remove(&id),
         };
         app.settle(recorder, tenant, endpoints, settlement, before, tried.get(&id), now).await
     });

@@ -147,7 +147,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &FormValues, now:
     let ids = ids(link);
     let console = app.console(tenant, PATH);
     let (endpoints, console, known) =
-        tokio::try_join!(app.endpoints.list(tenant), console, app.log.known(tenant, &ids))?;
+        tokio::try_join!(app.endpoints.list(tenant), console, app.log.readable(tenant, &ids))?;
     let mut deliveries: Vec<_> = known.into_values().collect();
     deliveries.sort_by_key(|delivery| std::cmp::Reverse(delivery.created_at));
     let mut counts = Counts::default();
