@@ -67,8 +67,10 @@ async fn answer<C: Access<W>, A, W, R: RouteRecorder>(
         call.check_origin(format, C::CREDENTIALS)?;
         let caller = C::identify(&callers, &call).await?;
         tenant = caller.tenant().map(ToString::to_string);
-        account = if call.is_of_console() { shown_account(&caller) } else { None };
-        account.as_ref().map_or(Ok(()), |account| call.check_account(account))?;
+        account = call.is_of_console().then(|| shown_account(&caller)).flatten();
+        if let Some(account) = &account {
+            call.check_account(account)?;
+        }
         let values = call.fields(format, path)?;
         let recorder = recorder.with(|| call.origin(caller.actor()));
         Ok(handle(app, call.by(caller, recorder), values, format)?.await?)
