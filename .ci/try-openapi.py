@@ -16,7 +16,7 @@ SECONDS = 100
 # Differences that stay, by name: a part of the report, and the reason.
 KNOWN = {
     "an unmapped method": (r"Unsupported method \w+ returned 404", "API Gateway answers 404, not 405, where no route exists"),
-    "an order of times": (r"Must not be before since", "JSON Schema cannot compare two fields"),
+    "an order of times": (r"Must not be before the start of the period", "JSON Schema cannot compare two fields"),
     "a character": (r"Must not contain the invisible character", "a pattern cannot list those above U+FFFF"),
     "a host name": (r"Must have a valid host name and port", "JSON Schema has no format for the host in a URL"),
 }

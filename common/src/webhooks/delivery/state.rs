@@ -12,8 +12,9 @@ use super::{
     pull::{Claim, Lease, Pull},
 };
 use crate::{
-    id::{EndpointId, LeaseId},
+    id::{EndpointId, LeaseId, TenantId},
     issue::Problem,
+    telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::event::{EventName, JobEvent, TEST_JOB, named_in},
 };
@@ -313,6 +314,16 @@ impl Delivery {
     /// Whether the delivery can still be sent or received, and therefore needs its payload.
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
+    }
+
+    /// Logs and counts a delivery that has failed permanently. A failed test is not counted, because it concerns only its
+    /// tenant and must not raise an alarm.
+    pub(in crate::webhooks) fn report_failed(&self, tenant: &TenantId) {
+        let reason = self.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+        crate::log!("delivery.failed", %tenant, delivery_id = %self.id, attempts = self.attempts, reason);
+        if self.event != EventName::Test {
+            metrics::emit(&[Metric::count("DeliveryFailed", 1)], &[("Reason", reason)]);
+        }
     }
 
     /// Whether the delivery waits at a pull endpoint, and no client has a lease of it.

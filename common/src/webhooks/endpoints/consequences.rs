@@ -8,12 +8,8 @@ use crate::{
     audit::Recorder,
     error::Result,
     id::TenantId,
-    telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, Status},
-        event::EventName,
-    },
+    webhooks::delivery::{Delivery, Status},
 };
 
 impl Endpoints {
@@ -43,18 +39,6 @@ impl Endpoints {
             Ok(())
         } else {
             self.note_attempts(tenant, id, health, &EndpointAttempts::last_of(delivery), now).await
-        }
-    }
-}
-
-impl Delivery {
-    /// Logs and counts a delivery that has failed permanently. A failed test is not counted, because it concerns only its
-    /// tenant and must not raise an alarm.
-    pub(in crate::webhooks) fn report_failed(&self, tenant: &TenantId) {
-        let reason = self.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-        crate::log!("delivery.failed", %tenant, delivery_id = %self.id, attempts = self.attempts, reason);
-        if self.event != EventName::Test {
-            metrics::emit(&[Metric::count("DeliveryFailed", 1)], &[("Reason", reason)]);
         }
     }
 }
