@@ -13,11 +13,10 @@ mod settlement;
 mod signals;
 mod status_changes;
 
-use std::{io::ErrorKind, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use api::deliveries::Receive;
 use tokio::{
-    net::TcpStream,
     sync::{Semaphore, mpsc},
     task::JoinSet,
     time::{sleep, timeout},
@@ -34,7 +33,6 @@ use self::{
     status_changes::{News, Next},
 };
 use crate::{
-    address::host_and_port,
     args::Listen,
     calls::Api,
     config::Config,
@@ -51,8 +49,6 @@ const MAX_LEASED: usize = 20;
 /// More events are received once the number of leased events has dropped to this. Receiving single events would be
 /// slower than posting them.
 const REFILL_LEVEL: usize = POSTS;
-/// The time limit for finding out whether a program runs.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time limit for a `receive` call in progress at Ctrl-C. If the call were dropped immediately, its events would
 /// stay leased needlessly.
 const LAST_RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,7 +63,7 @@ pub(crate) async fn run(
     let targets = Targets::new(listen.to.clone())?;
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
-    announce(&targets).await;
+    announce(&targets);
     print_note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
@@ -84,23 +80,16 @@ pub(crate) async fn run(
     taken.and(settled.map(drop))
 }
 
-/// Prints where the events go, and which programs do not run yet.
-async fn announce(targets: &Targets) {
+/// Prints where the events go.
+fn announce(targets: &Targets) {
     const STOP: &str = "Press Ctrl-C to stop.";
     if let Some(Target { url, .. }) = targets.only() {
-        print_note(&format!("Forwarding to {url}. {STOP}"));
-    } else {
-        targets.iter().for_each(|target| print_note(&format!("Forwarding {target} to {}.", target.url)));
-        print_note(STOP);
+        return print_note(&format!("Forwarding to {url}. {STOP}"));
     }
     for target in targets.iter() {
-        let program = host_and_port(&target.url);
-        if let Ok(Err(error)) = timeout(CONNECT_TIMEOUT, TcpStream::connect(&program)).await
-            && error.kind() == ErrorKind::ConnectionRefused
-        {
-            print_note(&format!("Nothing listens on {program} yet. Start the program, or check {}.", target.option()));
-        }
+        print_note(&format!("Forwarding {target} to {}.", target.url));
     }
+    print_note(STOP);
 }
 
 /// Receives and posts events until Ctrl-C is pressed, the service returns a permanent error, or the settler ends.

@@ -233,7 +233,6 @@ async fn a_program_that_is_not_running_is_reported_once() {
     let closed = refusing.address().port();
     let listener = Listener::start(&machine, &closed.to_string(), &[]);
     listener.says(&format!("Forwarding to http://localhost:{closed}/.")).await;
-    listener.says(&format!("Nothing listens on localhost:{closed} yet. Start the program, or check --to.")).await;
     for job in ["one", "two"] {
         world.enqueue("job-events", event(&tenant.id, job)).await;
         listener.says(&format!("{job}  connect")).await;
