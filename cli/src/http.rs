@@ -142,7 +142,9 @@ fn intercept(proxies: &Matcher, url: &Url) -> Option<Intercept> {
 /// Returns the variable with a malformed proxy for an address, if there is no other proxy. `reqwest` ignores such a
 /// variable, so keys and events would leave the machine without the proxy.
 fn malformed_proxy(url: &Url) -> Option<&'static str> {
-    if is_loopback(url) || proxy_for(url).is_some() {
+    let excluded = ["NO_PROXY", "no_proxy"].into_iter().find_map(|name| env::var(name).ok()).unwrap_or_default();
+    let is_excluded = intercept(&Matcher::builder().all("http://proxy").no(excluded).build(), url).is_none();
+    if is_excluded || is_loopback(url) || proxy_for(url).is_some() {
         return None;
     }
     let names = if url.scheme() == "https" { ["HTTPS_PROXY", "https_proxy"] } else { ["HTTP_PROXY", "http_proxy"] };

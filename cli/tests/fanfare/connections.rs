@@ -253,9 +253,11 @@ async fn a_malformed_proxy_is_refused() {
     }
     let unused = [("HTTPS_PROXY", "http:/x"), ("ALL_PROXY", "ftp://x"), ("FANFARE_API_KEY", "x")];
     assert_eq!(machine.run_in(&unused, &["whoami"]).await.code, 3, "loopback has no proxy");
-    let other = [("FANFARE_API", "https://service.invalid"), ("FANFARE_API_KEY", "x"), ("HTTPS_PROXY", "http:/x")];
-    let other = [&other[..], &[("ALL_PROXY", "http://127.0.0.1:1")]].concat();
-    assert_eq!(machine.run_in(&other, &["whoami"]).await.code, 5, "reqwest uses the other proxy");
+    let given = [("FANFARE_API", "https://service.invalid"), ("FANFARE_API_KEY", "x"), ("HTTPS_PROXY", "http:/x")];
+    for unused in [("ALL_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "service.invalid")] {
+        let tried = machine.run_in(&[&given[..], &[unused]].concat(), &["whoami"]).await;
+        assert_eq!(tried.code, 5, "the malformed proxy is not used: {tried:?}");
+    }
 }
 
 /// Starts a SOCKS proxy that connects every client to `service`, a plain http URL without a path.
