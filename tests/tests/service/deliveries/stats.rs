@@ -19,6 +19,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let deleted = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &deleted), json!({"log_shards": 8})).await;
     let book = Book::of(&world);
     let (now, earlier, old) = (book.now, book.ago(HOUR * 5), book.ago(DAY + SECOND * 60));
     let drafts = [
