@@ -1,6 +1,7 @@
 //! Finds deliveries to one or all of a tenant's destinations, newest first, with filters.
 
 use std::{
+    collections::BTreeSet,
     ops::RangeInclusive,
     time::{Duration, Instant},
 };
@@ -232,7 +233,8 @@ impl DeliveryLog {
         mut ids: PartialPage<DeliveryId>,
         limit: usize,
     ) -> Result<DeliveryPage> {
-        ids.found.dedup();
+        let mut different = BTreeSet::new();
+        ids.found.retain(|id| different.insert(*id));
         let (mut found, mut unread, mut size) = (Vec::new(), ids.found.as_slice(), limit.max(READS));
         // One more than `limit`, to detect further deliveries.
         while !unread.is_empty() && found.len() <= limit {
