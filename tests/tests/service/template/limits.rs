@@ -73,6 +73,56 @@ fn a_tenth_of_each_quota_of_routes_is_left() {
     is_below(ROUTES, routes, "routes");
 }
 
+/// The routes with limits of their own in version 0.1.0.
+const RELEASED: [&str; 28] = [
+    "ANY /api/auth/organization/{proxy+}",
+    "ANY /api/auth/{proxy+}",
+    "GET /",
+    "GET /api/auth/verify-email",
+    "GET /console/account",
+    "GET /console/keys",
+    "GET /console/settings",
+    "GET /console/team",
+    "GET /invite",
+    "GET /reset-password",
+    "GET /signin",
+    "GET /verify-email",
+    "POST /api/auth/delete-user",
+    "POST /api/auth/verify-email",
+    "POST /console/account",
+    "POST /console/keys",
+    "POST /console/settings",
+    "POST /console/team",
+    "POST /invite",
+    "POST /reset-password",
+    "POST /signin",
+    "POST /v1/auth/acceptInviteAndSignup",
+    "POST /v1/auth/cliLoginApprove",
+    "POST /v1/auth/cliLoginCreate",
+    "POST /v1/auth/requestPasswordReset",
+    "POST /v1/auth/signupAndCreateOrg",
+    "POST /v1/deliveries/receive",
+    "POST /verify-email",
+];
+
+/// API Gateway keeps the limits of a route that a deployment removes, and then rejects the deployment:
+/// <https://github.com/aws/serverless-application-model/issues/1939>.
+#[test]
+fn an_update_removes_no_route_with_limits() {
+    let template = template(&ALL);
+    let limits = template["Resources"]["HttpApi"]["Properties"]["RouteSettings"].as_object().expect("limits");
+    let removed: Vec<_> = RELEASED.iter().filter(|route| !limits.contains_key(**route)).collect();
+    assert!(removed.is_empty(), "{removed:?}");
+    let routes: Vec<_> = events(&template)
+        .into_iter()
+        .flat_map(|(_, events)| events.values())
+        .filter(|event| event["Type"] == "HttpApi")
+        .map(|event| format!("{} {}", text(&event["Properties"]["Method"]), text(&event["Properties"]["Path"])))
+        .collect();
+    let unknown: Vec<_> = limits.keys().filter(|route| !routes.contains(route)).collect();
+    assert!(unknown.is_empty(), "API Gateway rejects limits of routes that do not exist: {unknown:?}");
+}
+
 #[test]
 fn the_template_limits_messages_like_the_function() {
     let queue = &template(&ALL)["Resources"]["JobEventsQueue"]["Properties"];
