@@ -61,6 +61,26 @@ fn the_permissions_cover_every_service_in_the_template() {
 }
 
 #[test]
+fn the_teardown_ends_the_protection_of_the_stack() {
+    let source = page(PAGE);
+    assert!(source.contains("update-termination-protection --enable-termination-protection"));
+    let (_, teardown) = source.split_once("\n## Teardown\n").expect("a section");
+    let at = |command: &str| teardown.find(command).expect(command);
+    let end =
+        "\naws cloudformation update-termination-protection --no-enable-termination-protection --stack-name $STACK\n";
+    assert!(at(end) < at("\naws cloudformation delete-stack "));
+}
+
+/// `aws acm wait` fails after five minutes, and a stack with a certificate that is not valid yet is rolled back.
+#[test]
+fn the_domain_is_deployed_only_with_a_valid_certificate() {
+    let source = page(PAGE);
+    let (_, after) = source.split_once("aws acm wait certificate-validated").expect("a command");
+    let (wait, deploy) = after.split_once('\n').expect("another command");
+    assert!(wait.contains(" &&") && deploy.trim_start().starts_with("aws cloudformation deploy"), "{wait}");
+}
+
+#[test]
 fn the_commands_set_parameters_of_the_template() {
     let source = page(PAGE).replace("\\\n", " ");
     let template = page("template.yaml");
