@@ -83,6 +83,28 @@ fn the_alarms_are_those_of_the_template() {
     assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), alarms);
 }
 
+/// CloudFormation does not notice that a restored table lacks a setting of the template.
+#[test]
+fn a_restored_table_gets_every_setting_of_the_template() {
+    let page = page(PAGE);
+    let (_, step) = page.split_once("2. Replace each damaged table").expect("a step");
+    let (step, _) = step.split_once("\n3. ").expect("another step");
+    for (name, table) in resources(&template(&LEAST), "AWS::DynamoDB::Table") {
+        for setting in table["Properties"].as_object().expect("settings").keys() {
+            let part = match setting.as_str() {
+                // A restore keeps these.
+                "AttributeDefinitions" | "BillingMode" | "GlobalSecondaryIndexes" | "KeySchema" => continue,
+                "DeletionProtectionEnabled" => "deletion protection on again",
+                "PointInTimeRecoverySpecification" => "Turn recovery",
+                "SSESpecification" => "--sse-specification-override Enabled=true,SSEType=KMS",
+                "TimeToLiveSpecification" => "TTL",
+                other => panic!("{name}: does a restore keep {other}?"),
+            };
+            assert!(step.contains(part), "{name}: {part} is missing");
+        }
+    }
+}
+
 #[test]
 fn the_metrics_are_those_of_the_functions() {
     let page = page(PAGE);
