@@ -2,23 +2,35 @@
 
 use std::{
     fmt,
+    ops::RangeInclusive,
     str::FromStr,
     time::{Duration, SystemTime},
 };
 
 use serde::{Serialize, Serializer};
-use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
+use time::{OffsetDateTime, error::ComponentRange, format_description::well_known::Rfc3339};
 
 use crate::{issue::Problem, runtime_sources};
 
 /// A UTC time in whole milliseconds, so storing a time does not change it. Formatted as in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp(OffsetDateTime);
+pub struct Timestamp(i64);
+
+/// Lengths in milliseconds.
+const SECOND: i64 = 1000;
+const HOUR: i64 = 60 * 60 * SECOND;
+const DAY: i64 = 24 * HOUR;
+/// The first millisecond of the year -9999, and the last of the year 9999.
+const REPRESENTABLE: RangeInclusive<i64> = -377_705_116_800_000..=253_402_300_799_999;
 
 impl Timestamp {
     pub fn now() -> Self {
-        Self(OffsetDateTime::from(runtime_sources::now()).truncate_to_millisecond())
+        Self::of(runtime_sources::now().into())
+    }
+
+    fn of(time: OffsetDateTime) -> Self {
+        Self(time.unix_timestamp() * SECOND + i64::from(time.millisecond()))
     }
 
     /// The time `seconds` after the Unix epoch.
@@ -26,14 +38,12 @@ impl Timestamp {
     /// # Errors
     /// The time is after the year 9999.
     pub fn from_second(seconds: i64) -> Result<Self, ComponentRange> {
-        OffsetDateTime::from_unix_timestamp(seconds).map(Self)
+        OffsetDateTime::from_unix_timestamp(seconds).map(Self::of)
     }
 
-    /// The time `milliseconds` after the Unix epoch, or the last representable time if that is earlier.
+    /// The time `milliseconds` after the Unix epoch, or the nearest one whose year has four digits.
     pub fn from_millisecond(milliseconds: i64) -> Self {
-        let nanoseconds = i128::from(milliseconds) * 1_000_000;
-        let end = || OffsetDateTime::new_utc(Date::MAX, Time::MIDNIGHT);
-        Self(OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or_else(|_out_of_range| end()))
+        Self(milliseconds.clamp(*REPRESENTABLE.start(), *REPRESENTABLE.end()))
     }
 
     /// Parses a time from a request, in any RFC 3339 format.
@@ -50,12 +60,12 @@ impl Timestamp {
 
     /// Midnight UTC at the start of this day.
     pub fn day(self) -> Self {
-        Self(self.0.replace_time(Time::MIDNIGHT))
+        Self(self.0.div_euclid(DAY) * DAY)
     }
 
     /// The start of this hour.
     pub fn hour(self) -> Self {
-        Self::from_millisecond(self.as_millisecond() / 3_600_000 * 3_600_000)
+        Self(self.0.div_euclid(HOUR) * HOUR)
     }
 
     /// This time plus `time`.
@@ -78,20 +88,21 @@ impl Timestamp {
 
     /// Whole seconds since the Unix epoch.
     pub fn as_second(self) -> i64 {
-        self.0.unix_timestamp()
+        self.0.div_euclid(SECOND)
     }
 
     /// Whole milliseconds since the Unix epoch.
     pub fn as_millisecond(self) -> i64 {
-        self.0.unix_timestamp() * 1000 + i64::from(self.0.millisecond())
+        self.0
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (date, time) = (self.0.date(), self.0.time());
-        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
-        let (hour, minute, second, millisecond) = time.as_hms_milli();
+        let time = OffsetDateTime::from_unix_timestamp(self.as_second()).map_err(|_not_representable| fmt::Error)?;
+        let (year, month, day) = time.to_calendar_date();
+        let (hour, minute, second) = time.to_hms();
+        let (month, millisecond) = (u8::from(month), self.0.rem_euclid(SECOND));
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
     }
 }
@@ -106,14 +117,15 @@ impl FromStr for Timestamp {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let time = OffsetDateTime::parse(text, &Rfc3339).ok();
-        time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)).map(Self).ok_or("not an RFC 3339 time")
+        let time = OffsetDateTime::parse(text, &Rfc3339).ok().map(Self::of);
+        time.filter(|time| REPRESENTABLE.contains(&time.0)).ok_or("not an RFC 3339 time")
     }
 }
 
 impl From<Timestamp> for SystemTime {
     fn from(timestamp: Timestamp) -> Self {
-        timestamp.0.into()
+        let milliseconds = Duration::from_millis(timestamp.0.unsigned_abs());
+        if timestamp.0 < 0 { Self::UNIX_EPOCH - milliseconds } else { Self::UNIX_EPOCH + milliseconds }
     }
 }
 
@@ -135,6 +147,22 @@ mod tests {
         assert_eq!((time.as_second(), time.as_millisecond()), (1_769_860_800, 1_769_860_800_999));
         for bad in ["2026-01-31", "9999-12-31T23:59:59-01:00"] {
             assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_time_before_1970_has_an_hour_and_a_day() {
+        let time: Timestamp = "1969-12-31T22:30:00.007Z".parse().expect("a time");
+        assert_eq!(time.hour().to_string(), "1969-12-31T22:00:00.000Z");
+        assert_eq!(time.day().to_string(), "1969-12-31T00:00:00.000Z");
+        assert_eq!(SystemTime::UNIX_EPOCH - Duration::from_millis(5_399_993), SystemTime::from(time));
+    }
+
+    #[test]
+    fn a_time_beyond_the_calendar_is_its_nearest_end() {
+        for (milliseconds, nearest) in [(i64::MAX, "9999-12-31T23:59:59.999Z"), (i64::MIN, "-9999-01-01T00:00:00.000Z")]
+        {
+            assert_eq!(Timestamp::from_millisecond(milliseconds).to_string(), nearest);
         }
     }
 
