@@ -95,6 +95,13 @@ impl Shard {
     pub fn first(destination: DestinationId, number: u8) -> impl Iterator<Item = Self> {
         (0..number).map(move |number| Self { destination, number })
     }
+
+    /// The id of the delivery in this shard whose second half is `moment`.
+    pub(in crate::webhooks) fn delivery(self, moment: &str) -> Result<DeliveryId, NotAnId> {
+        let Self { destination, number: shard } = self;
+        let (at, webhook_id) = moment.split_once('.').ok_or(NotAnId)?;
+        Ok(DeliveryId { destination, shard, at: Millis::parse(at)?, webhook_id: WebhookId::parse_hex(webhook_id)? })
+    }
 }
 
 impl FromStr for DeliveryId {
@@ -102,14 +109,12 @@ impl FromStr for DeliveryId {
 
     /// Accepts only the exact output of `Display`, so each delivery has only one id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let mut parts = text.split('.');
+        let mut parts = text.splitn(3, '.');
         let mut part = || parts.next().ok_or(NotAnId);
         let destination = part()?.parse()?;
-        let shard = part()?.parse().map_err(|_not_a_number| NotAnId)?;
-        let at = Millis::parse(part()?)?;
-        let webhook_id = WebhookId::parse_hex(part()?)?;
-        let id = Self { destination, shard, at, webhook_id };
-        if shard < SHARDS && id.to_string() == text { Ok(id) } else { Err(NotAnId) }
+        let number = part()?.parse().map_err(|_not_a_number| NotAnId)?;
+        let id = Shard { destination, number }.delivery(part()?)?;
+        if number < SHARDS && id.to_string() == text { Ok(id) } else { Err(NotAnId) }
     }
 }
 
@@ -208,7 +213,8 @@ impl WebhookId {
     }
 
     fn parse_hex(text: &str) -> Result<Self, NotAnId> {
-        u128::from_str_radix(text, 16).map(Self).map_err(|_not_hex| NotAnId)
+        let digits = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if digits { u128::from_str_radix(text, 16).map(Self).map_err(|_not_hex| NotAnId) } else { Err(NotAnId) }
     }
 }
 
@@ -222,8 +228,7 @@ impl FromStr for WebhookId {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let id = Self::parse_hex(text.strip_prefix("msg_").ok_or(NotAnId)?)?;
-        if id.to_string() == text { Ok(id) } else { Err(NotAnId) }
+        Self::parse_hex(text.strip_prefix("msg_").ok_or(NotAnId)?)
     }
 }
 
@@ -279,5 +284,6 @@ mod tests {
         ] {
             assert!(text.parse::<DeliveryId>().is_err(), "{text}");
         }
+        assert!(format!("msg_{}", hex.to_uppercase()).parse::<WebhookId>().is_err());
     }
 }

@@ -274,8 +274,7 @@ fn is_success() -> Condition {
 /// Returns the start of the part that was read completely. `next` is the key of the newest unread delivery. The time is
 /// a millisecond later, because other deliveries of that millisecond may be unread.
 fn created(shard: Shard, next: &str) -> Option<Timestamp> {
-    let id: Option<DeliveryId> = format!("{shard}.{next}").parse().ok();
-    id.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)))
+    shard.delivery(next).ok().map(|id| id.created_at().after(Duration::from_millis(1)))
 }
 
 /// The share of `most` that each of `parts` parts gets.

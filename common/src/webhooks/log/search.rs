@@ -406,7 +406,7 @@ pub(super) fn moment(item: &Item) -> Option<&str> {
 
 /// The id of the delivery in `item`, which was read from `shard`.
 pub(super) fn id(shard: Shard, item: &Item) -> Option<DeliveryId> {
-    format!("{shard}.{}", moment(item)?).parse().ok()
+    shard.delivery(moment(item)?).ok()
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 //! the order of their keys. If it stops early, the partition of the last key that it found may contain more, and those
 //! after that one are unread.
 
-use std::collections::BTreeMap;
-
 use super::{
     items::{DESTINATION, OPEN},
     search::KeyRange,
@@ -90,14 +88,17 @@ impl DeliveryLog {
                 break;
             }
         }
-        let mut found = BTreeMap::<String, Vec<Item>>::new();
+        let mut found = vec![Vec::new(); places.len()];
         for item in items {
-            let partition = ItemReader::new("delivery", &item).text(source.partition)?.to_owned();
-            found.entry(partition).or_default().push(item);
+            let partition = ItemReader::new("delivery", &item).text(source.partition)?;
+            let place = places.binary_search_by(|(key, _)| key.as_str().cmp(partition)).ok();
+            if let Some(found) = place.and_then(|place| found.get_mut(place)) {
+                found.push(item);
+            }
         }
-        let stopped = found.keys().next_back().and_then(|last| places.iter().position(|(key, _)| key == last));
+        let stopped = found.iter().rposition(|items| !items.is_empty());
         let (whole, rest) = places.split_at(if is_whole { places.len() } else { stopped.unwrap_or_default() });
-        let whole = whole.iter().map(|(key, place)| (*place, found.remove(key).unwrap_or_default()));
+        let whole = whole.iter().zip(found).map(|((_, place), items)| (*place, items));
         Ok(Selected { whole: whole.collect(), rest })
     }
 }
