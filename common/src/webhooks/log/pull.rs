@@ -197,7 +197,8 @@ impl DeliveryLog {
         let lease = LeaseId::generate();
         let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
         let update = self.update(state_key(tenant, &id)).set_all(pull_attributes(&pull));
-        let update = update.only_if(DUE.equals(number(due.as_millisecond())));
+        // This call may already hold the lease, if the response to an earlier try was lost.
+        let update = update.only_if(DUE.equals(number(due.as_millisecond())).or(LEASE.equals(text(lease))));
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
         let Some(state) = leased else { return Ok(None) };
         let Some(delivery) = read_or_log(tenant, id, &state) else { return Ok(None) };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tests::{Receiver, Tenant, World, event, records};
 
-use super::{jobs, receive, result, settle, settle_one, take, take_one, with_endpoint};
+use super::{jobs, pull_endpoint, receive, result, settle, settle_one, take, take_one, with_endpoint};
 use crate::deliveries::{Book, DAY, Draft, HOUR, id, read, recover::run};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -336,4 +336,25 @@ async fn a_duplicated_event_waits_once() {
     message("3").await;
     assert_eq!(take(&world, &tenant, &endpoint).await, Vec::<Value>::new(), "it is leased");
     settle_one(&world, &tenant, &taken, json!({"status_code": 200})).await;
+}
+
+/// Each call to the tables loses its response in turn, and is repeated by the SDK.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_is_received_although_a_response_is_lost() {
+    let (world, cut_off) = World::cut_off_with(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
+    for lost in 0.. {
+        world.deliver(event(&tenant.id, lost)).await;
+        cut_off.fail(lost..lost + 1, true);
+        let taken = take(&world, &tenant, &endpoint).await;
+        let is_over = !cut_off.is_reached();
+        cut_off.fail(0..0, false);
+        assert_eq!(taken.len(), 1, "call {lost}");
+        settle(&world, &tenant, &taken, json!({"status_code": 200})).await;
+        if is_over {
+            assert!(lost > 3, "{lost}");
+            break;
+        }
+    }
 }
