@@ -14,12 +14,12 @@ use crate::{
         users::User,
     },
     aws::{
-        dynamo::{Attribute, Item, ItemReader, get, item, number, put, text},
+        dynamo::{Item, ItemReader, attributes, get, item, number, put, text},
         expression::{Update, put_if},
         failure,
     },
     error::{Error, Result},
-    id::{TenantId, UserId},
+    id::{LeaseId, TenantId, UserId},
     timestamp::Timestamp,
 };
 
@@ -155,7 +155,11 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-const ATTEMPTS: Attribute = Attribute("attempts");
+attributes! {
+    ATTEMPTS = "attempts",
+    // Identifies the call that opened the window.
+    OPENING = "opening",
+}
 
 crate::from_env! {
     /// The counters, in the tokens table. The table's TTL deletes expired ones.
@@ -331,13 +335,17 @@ impl RateLimits {
 
     /// Opens a window with its first attempt. Returns `false` if a window is already open.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
+        let opening = text(LeaseId::generate());
         let window = item([
             (TOKEN_HASH, text(key(limit.what, subject))),
             (KIND, text(limit.what)),
             (ATTEMPTS, number(1)),
+            (OPENING, opening.clone()),
             (EXPIRES_AT, number(now.as_second() + limit.window_seconds)),
         ]);
         let is_new = TOKEN_HASH.is_absent().or(EXPIRES_AT.is_at_most(number(now.as_second())));
+        // This call may have opened the window, if the response to an earlier try was lost.
+        let is_new = is_new.or(OPENING.equals(opening));
         put_if(&self.dynamodb, &self.table, window, is_new, "counting an attempt").await
     }
 }

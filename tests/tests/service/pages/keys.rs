@@ -313,3 +313,22 @@ async fn the_frame_names_the_organization_and_signs_out() {
     assert_eq!((location(&out), set(&out).as_str()), ("?", "session_token="));
     assert!(!world.is_signed_in(&tenant.cookie).await);
 }
+
+/// Each call to the tables loses its response in turn, and is repeated by the SDK.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_issued_although_a_response_is_lost() {
+    let (world, cut_off) = World::cut_off_with(&[]).await;
+    let tenant = world.tenant("acme").await;
+    for lost in 0.. {
+        let form = form(&world, &tenant, &format!("key {lost}"), "30").await;
+        cut_off.fail(lost..lost + 1, true);
+        let issued = submit(&world, &tenant.cookie, PAGE, &form).await;
+        let is_over = !cut_off.is_reached();
+        cut_off.fail(0..0, false);
+        assert!(!shown(&issued).is_empty(), "call {lost}");
+        if is_over {
+            assert!(lost > 3, "{lost}");
+            break;
+        }
+    }
+}
