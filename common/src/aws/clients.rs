@@ -81,7 +81,7 @@ impl<'env> Aws<'env> {
     }
 
     pub fn ses(&self) -> aws_sdk_ses::Client {
-        config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")
+        config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES", timeout_config(patient_timeouts()))
     }
 
     /// The service's endpoint override, from the environment variables that all AWS SDKs share.
@@ -144,15 +144,21 @@ fn timeouts() -> TimeoutConfig {
         .build()
 }
 
+/// Waits for a slow response as long as for a call. SES would send an email again if the call were repeated.
+fn patient_timeouts() -> TimeoutConfig {
+    timeouts().to_builder().operation_attempt_timeout(CALL_TIMEOUT).build()
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::HashMap;
 
     use aws_sdk_dynamodb::{Client, error::ProvideErrorMetadata, types::AttributeValue};
-    use serde::de::IgnoredAny;
+    use aws_sdk_ses::{primitives::Blob, types::RawMessage};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
+        task::JoinHandle,
     };
 
     use super::*;
@@ -163,35 +169,47 @@ mod tests {
         client_of([answer("400 Bad Request", &refusal), answer("200 OK", "{}")]).await
     }
 
-    fn answer(status: &str, body: &str) -> String {
+    pub(crate) fn answer(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
     /// A client whose calls get these responses, each over a separate connection.
     async fn client_of(answers: [String; 2]) -> Client {
+        serve(answers.into(), Duration::ZERO).await.0.dynamodb()
+    }
+
+    /// Starts a service that gives these responses, each after `time` and over a separate connection. Returns its
+    /// clients, and the requests once all of them have been answered.
+    pub(crate) async fn serve(answers: Vec<String>, time: Duration) -> (Aws<'static>, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
-        tokio::spawn(async move {
+        let requests = tokio::spawn(async move {
+            let mut requests = Vec::new();
             for answer in answers {
                 let (mut connection, _) = listener.accept().await.expect("a connection");
                 let mut request = Vec::new();
                 while !is_whole(&request) {
                     connection.read_buf(&mut request).await.expect("a request");
                 }
+                requests.push(String::from_utf8(request).expect("text"));
+                tokio::time::sleep(time).await;
                 connection.write_all(answer.as_bytes()).await.expect("an answer");
             }
+            requests
         });
-        let env = Env::new(move |name| match name {
-            "AWS_ENDPOINT_URL_DYNAMODB" => Some(address.clone()),
-            _ => Some("x".to_owned()),
+        let env = Env::new(move |name| match name.starts_with("AWS_ENDPOINT_URL") {
+            true => Some(address.clone()),
+            false => Some("x".to_owned()),
         });
-        Aws::new(&env).expect("settings").dynamodb()
+        (Aws::new(Box::leak(Box::new(env))).expect("settings"), requests)
     }
 
-    /// Whether a request has arrived with its complete JSON body.
+    /// Whether a request has arrived with its complete body.
     fn is_whole(request: &[u8]) -> bool {
-        let body = str::from_utf8(request).ok().and_then(|text| text.split_once("\r\n\r\n"));
-        body.is_some_and(|(_, body)| serde_json::from_str::<IgnoredAny>(body).is_ok())
+        let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+        let Some((headers, body)) = text.split_once("\r\n\r\n") else { return false };
+        let length = headers.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        body.len() >= length.unwrap_or(0)
     }
 
     #[tokio::test]
@@ -217,5 +235,15 @@ mod tests {
         let put = client("ConditionalCheckFailedException").await.put_item().table_name("t");
         let error = put.item("id", AttributeValue::S("1".to_owned())).send().await.expect_err("a refusal");
         assert_eq!(error.code(), Some("ConditionalCheckFailedException"));
+    }
+
+    #[tokio::test]
+    async fn an_email_that_ses_accepts_late_is_sent_once() {
+        let accepted = "<SendRawEmailResponse><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>\
+                        </SendRawEmailResponse>";
+        let (aws, requests) = serve(vec![answer("200 OK", accepted)], Duration::from_millis(2300)).await;
+        let message = RawMessage::builder().data(Blob::new("Subject: hello")).build().expect("a message");
+        let sent = aws.ses().send_raw_email().raw_message(message).send().await.expect("it is sent");
+        assert_eq!((sent.message_id(), requests.await.expect("no panic").len()), ("m", 1));
     }
 }
