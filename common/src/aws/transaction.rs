@@ -15,7 +15,7 @@ use crate::{
         failure,
     },
     error::{Error, Result},
-    random,
+    random, runtime_sources,
 };
 
 /// An item that a transaction writes on condition that it does not exist yet, so the transaction takes effect only
@@ -130,21 +130,29 @@ const MAX_TRIES: u32 = 10;
 
 /// Commits, and retries under contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
+    let mut token = runtime_sources::uuid();
     for attempt in 0..MAX_TRIES {
-        // The SDK creates one idempotency token per call and keeps it across its own retries, so a retry after a lost
-        // response does not conflict with the committed transaction.
-        let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
-        let Err(error) = sent else { return Ok(Vec::new()) };
-        let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
-            return Err(failure(doing)(error));
+        // The SDK's own retries have the same token, so a retry after a lost response does not conflict with the
+        // committed transaction.
+        let call = dynamodb.transact_write_items().client_request_token(token);
+        let Err(error) = call.set_transact_items(Some(writes.to_vec())).send().await else { return Ok(Vec::new()) };
+        let jitter = match error.as_service_error() {
+            // An attempt of the SDK has timed out, and the transaction may still be committed. A call with the same token
+            // gets its result.
+            Some(TransactWriteItemsError::TransactionInProgressException(_)) => 1.0,
+            Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
+                let codes = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
+                match read_reasons(codes) {
+                    Cancelled::Refused(indexes) => return Ok(indexes),
+                    Cancelled::Contended => {}
+                    Cancelled::Broken => return Err(failure(doing)(error)),
+                }
+                token = runtime_sources::uuid();
+                random::fraction()
+            }
+            _ => return Err(failure(doing)(error)),
         };
-        let codes = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
-        match read_reasons(codes) {
-            Cancelled::Refused(indexes) => return Ok(indexes),
-            Cancelled::Contended => {}
-            Cancelled::Broken => return Err(failure(doing)(error)),
-        }
-        tokio::time::sleep(backoff(attempt, random::fraction())).await;
+        tokio::time::sleep(backoff(attempt, jitter)).await;
     }
     crate::log!("transaction.contended", doing);
     Err(Error::Busy)
@@ -183,7 +191,10 @@ fn backoff(attempt: u32, jitter: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::types::AttributeValue;
+
     use super::*;
+    use crate::aws::clients::tests::{answer, serve};
 
     #[test]
     fn contention_is_retried_before_a_refusal_is_reported() {
@@ -201,5 +212,20 @@ mod tests {
         assert_eq!(backoff(0, 0.5), Duration::from_millis(10));
         assert_eq!(backoff(5, 1.0), Duration::from_millis(640));
         assert_eq!(backoff(9, 1.0), Duration::from_millis(640));
+    }
+
+    /// After an attempt that has timed out, the SDK's next one may find the transaction in progress.
+    #[tokio::test]
+    async fn a_transaction_in_progress_is_repeated_with_its_token() {
+        let in_progress = r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException"}"#;
+        let mut answers = vec![answer("400 Bad Request", in_progress); 5];
+        answers.push(answer("200 OK", "{}"));
+        let (aws, requests) = serve(answers, Duration::ZERO).await;
+        let item = Item::from([("id".to_owned(), AttributeValue::S("1".to_owned()))]);
+        Transaction::new("testing").put("t", item).commit(&aws.dynamodb()).await.expect("it is committed");
+        let requests = requests.await.expect("no panic");
+        let tokens = requests.iter().filter_map(|request| request.split("\"ClientRequestToken\":\"").nth(1)?.get(..36));
+        let tokens: Vec<_> = tokens.collect();
+        assert_eq!(tokens, [tokens[0]; 6]);
     }
 }
