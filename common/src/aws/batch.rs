@@ -1,7 +1,10 @@
 //! Batched reads and writes of a table.
 //!
 //! If a partition is throttled, DynamoDB leaves its items unprocessed, or rejects the call if these are all its items.
-//! This module retries these items with growing delays, and returns those that still fail, with the reason.
+//! This module retries these items with growing delays, and returns those that still fail, with the reason. A read also
+//! leaves items unprocessed after 16 MB, or after a megabyte of a partition
+//! (<https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html>), so it goes on while it gets
+//! some.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -26,7 +29,7 @@ const WRITTEN_BYTES: usize = 1 << 20;
 pub(crate) const READS: usize = 100;
 /// The maximum number of concurrent calls per caller.
 pub(crate) const CONCURRENCY: usize = 16;
-/// The maximum number of tries per batch while DynamoDB leaves items unprocessed.
+/// The maximum number of tries per batch while DynamoDB leaves items unprocessed. A read that gets some begins again.
 pub(crate) const ROUNDS: u32 = 5;
 
 /// The items of a batch that were not written or read.
@@ -140,8 +143,8 @@ pub(crate) fn read_all(
     doing: &'static str,
 ) -> impl Stream<Item = (Vec<Item>, Option<Unprocessed<Item>>)> {
     let calls = batches(keys, READS).map(move |mut keys| async move {
-        let mut items = Vec::new();
-        for round in 0..ROUNDS {
+        let (mut items, mut round) = (Vec::new(), 0);
+        while round < ROUNDS {
             pause(round).await;
             let wanted = keys_and_attributes(keys.clone(), is_consistent);
             let call = dynamodb.batch_get_item().request_items(table, wanted);
@@ -150,10 +153,11 @@ pub(crate) fn read_all(
                 Err(error) => return (items, Some(Unprocessed { items: keys, error: Some(failure(doing)(error)) })),
             };
             items.extend(answer.responses.unwrap_or_default().remove(table).unwrap_or_default());
-            match answer.unprocessed_keys.unwrap_or_default().remove(table) {
-                None => return (items, None),
-                Some(left_out) => keys = left_out.keys,
-            }
+            let Some(left_out) = answer.unprocessed_keys.unwrap_or_default().remove(table) else {
+                return (items, None);
+            };
+            round = if left_out.keys.len() < keys.len() { 1 } else { round + 1 };
+            keys = left_out.keys;
         }
         (items, Some(Unprocessed { items: keys, error: None }))
     });
@@ -236,8 +240,10 @@ pub(crate) fn batches<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec
 #[cfg(test)]
 mod tests {
     use aws_sdk_dynamodb::primitives::Blob;
+    use serde_json::json;
 
     use super::*;
+    use crate::aws::clients::tests::{answer, serve};
 
     #[test]
     fn a_batch_is_bounded_by_its_items_and_its_bytes() {
@@ -256,5 +262,20 @@ mod tests {
             [vec![large; 2], vec![large, 1], vec![1 << 21], vec![1],]
         );
         assert!(sizes(Vec::new()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn large_items_are_read_in_as_many_calls_as_they_need() {
+        let items: Vec<_> = (0..8).map(|number| json!({"id": {"S": number.to_string()}})).collect();
+        let calls = (1..=items.len()).map(|read| {
+            let unread = (read < items.len()).then(|| json!({"t": {"Keys": items[read..]}}));
+            json!({"Responses": {"t": [items[read - 1]]}, "UnprocessedKeys": unread.unwrap_or_else(|| json!({}))})
+        });
+        let answers = calls.map(|body| answer("200 OK", &body.to_string())).collect();
+        let (aws, requests) = serve(answers, Duration::ZERO).await;
+        let keys: Vec<_> =
+            (0..8).map(|id| Item::from([("id".to_owned(), AttributeValue::S(id.to_string()))])).collect();
+        assert_eq!(batch_get(&aws.dynamodb(), "t", keys.clone(), "reading").await.expect("all items"), keys);
+        assert_eq!(requests.await.expect("no panic").len(), 8);
     }
 }
