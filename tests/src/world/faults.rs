@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::{runtime::Handle, task::block_in_place};
 
 use super::World;
 use crate::{Call, CutOff, Pages, Proxy, proxy::Units};
@@ -29,6 +31,40 @@ impl Switch {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A call that comes between the reads and the write of another one.
+#[derive(Clone, Default)]
+pub struct Race(Arc<Mutex<Option<Rival>>>);
+
+struct Rival {
+    comes_before: fn(&Call) -> bool,
+    act: BoxFuture<'static, ()>,
+}
+
+impl Race {
+    /// Runs `act` just before the next call to the tables that `comes_before` selects.
+    pub fn before(&self, comes_before: fn(&Call) -> bool, act: impl Future<Output = ()> + Send + 'static) {
+        *self.0.lock().expect("no panic") = Some(Rival { comes_before, act: Box::pin(act) });
+    }
+
+    /// Runs `act` just before the next transaction.
+    pub fn before_transaction(&self, act: impl Future<Output = ()> + Send + 'static) {
+        self.before(|call| call.operation == "TransactWriteItems", act);
+    }
+
+    /// Whether no call is still waiting for another one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.lock().expect("no panic").is_none()
+    }
+
+    fn interrupt(&self, call: &Call) {
+        let rival = self.0.lock().expect("no panic").take_if(|rival| (rival.comes_before)(call));
+        if let Some(Rival { act, .. }) = rival {
+            block_in_place(|| Handle::current().block_on(act));
+        }
     }
 }
 
@@ -64,6 +100,17 @@ impl World {
         let world = Self::with(&[settings, &[("AWS_ENDPOINT_URL_SQS", proxy.address())]].concat()).await;
         let proxy = Some(proxy.before(world.stack.sqs()));
         Self { proxy, ..world }
+    }
+
+    /// Starts the service, and lets the test make calls that race with others.
+    pub async fn racing() -> (Arc<Self>, Race) {
+        let race = Race::default();
+        let other = race.clone();
+        let answer = move |call: &Call| {
+            other.interrupt(call);
+            None
+        };
+        (Arc::new(Self::answering(&[], answer).await), race)
     }
 
     /// Starts the service. While the switch is on, calls to its tables fail if `fails` returns true.

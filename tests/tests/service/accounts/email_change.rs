@@ -1,6 +1,8 @@
 //! Changes to a verified address: the link sent to the new address, and the link sent to the old one to undo the
 //! change.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use serde_json::json;
 use tests::{
@@ -137,6 +139,35 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     assert_eq!(world.confirm(&undo).await.status, 400, "the link works once");
     // The new address is available again.
     founds(&world, "free", NEW).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_during_a_change_voids_its_link() {
+    let (world, race) = World::racing().await;
+    let jo = world.tenant("acme").await;
+    let first = requested(&world, &jo, NEW).await;
+    let (rival, who) = (Arc::clone(&world), jo.clone());
+    race.before_transaction(async move { assert_eq!(request(&rival, &who, "other@example.com").await.status, 200) });
+    assert_eq!(world.confirm(&first).await.status, 400);
+    assert!(race.is_over());
+    assert_eq!(email(&world, &jo.cookie).await, jo.email);
+}
+
+/// Otherwise, the intruder's app would lock the owner out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_removes_a_factor_enabled_meanwhile() {
+    let (world, race) = World::racing().await;
+    let jo = world.tenant("acme").await;
+    let undo = changed(&world, &jo, &jo.email, NEW).await;
+    let (rival, intruder) = (Arc::clone(&world), jo.clone());
+    race.before_transaction(async move { drop(rival.protect(&intruder).await) });
+    let undone = world.confirm(&undo).await;
+    assert!(race.is_over() && undone.status == 303, "{undone:?}");
+    let to = undone.headers["location"].to_str().expect("a string");
+    let token = to.strip_prefix("/reset-password?token=").expect("a page");
+    let reset = json!({"token": token, "newPassword": "a new long password"});
+    assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
+    world.signed_in(&jo.email, "a new long password").await;
 }
 
 /// An intruder changes the address repeatedly to keep the account.

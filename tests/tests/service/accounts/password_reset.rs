@@ -1,6 +1,6 @@
 //! Resetting a forgotten password, through the API and through the page that the link in the email opens.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::join_all;
 use serde_json::json;
@@ -370,6 +370,49 @@ async fn a_link_takes_back_an_account_that_was_made_anew() {
     let user = world.session(&owner).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
     assert!(is_refused(&world, token(&link)).await, "twice");
+}
+
+/// The holder of the old mailbox must not get the account after its address has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_changes_during_a_reset_voids_it() {
+    let (world, race) = World::racing().await;
+    let mut tenant = world.tenant("acme").await;
+    let is_read_of_user = |call: &Call| {
+        let is_user = call["Key"]["pk"]["S"].as_str().is_some_and(|key| key.starts_with("user#"));
+        call.operation == "GetItem" && is_user
+    };
+    let moments = [|call: &Call| call.operation == "TransactWriteItems", is_read_of_user];
+    for (moment, new) in moments.into_iter().zip(["one@example.com", "two@example.com"]) {
+        let old = ask(&world, &tenant.email).await;
+        assert_eq!(world.cli(&tenant.cookie, "change-email", json!({"newEmail": new})).await.status, 200);
+        let (rival, change) = (Arc::clone(&world), link(&world.mail_to(new).await));
+        race.before(moment, async move { assert_eq!(rival.confirm(&change).await.status, 200) });
+        let refused = reset(&world, token(&old), NEW).await;
+        assert!(race.is_over());
+        assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_TOKEN")), "{new}");
+        assert!(world.is_signed_in(&tenant.cookie).await && world.key_works(&tenant.key).await);
+        new.clone_into(&mut tenant.email);
+    }
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
+}
+
+/// A reset removes the second factor only if the address was not verified before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_factor_set_up_during_a_reset_remains() {
+    let (world, race) = World::racing().await;
+    let account = world.sign_up("acme").await;
+    let email = "jo@acme.example.com";
+    let (verification, reset_link) = (link(&world.mail_to(email).await), ask(&world, email).await);
+    let (rival, cookie) = (Arc::clone(&world), cookie(&account));
+    let user = account["userId"].as_str().expect("an id").to_owned();
+    race.before_transaction(async move {
+        assert_eq!(rival.confirm(&verification).await.status, 200);
+        let [id, slug, key] = Default::default();
+        rival.protect(&Tenant { id, slug, user, email: email.to_owned(), cookie, key }).await;
+    });
+    assert_eq!(reset(&world, token(&reset_link), NEW).await.status, 200);
+    assert!(race.is_over());
+    world.begin_sign_in(email, NEW).await;
 }
 
 /// A session or a key that is created with the old password during the reset belongs to the old epoch.

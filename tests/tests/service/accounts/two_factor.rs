@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Barrier,
+        Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -11,7 +11,7 @@ use std::{
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
-    Answer, Authenticator, Browser, Tenant, World, sample_event, text,
+    Answer, Authenticator, Browser, Call, Tenant, World, sample_event, text,
     world::{cookie, faults::Switch, link, people::PASSWORD, set_cookie},
 };
 use tokio::task::block_in_place;
@@ -595,4 +595,30 @@ async fn concurrent_new_backup_codes_are_refused_but_once() {
     // Backup codes can be replaced even after all of them have been used.
     world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"backup_codes": null})).await;
     assert_eq!(renew().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_meanwhile_changes_no_factor() {
+    let (world, race) = World::racing().await;
+    let jo = world.tenant("acme").await;
+    let end_all = |cookie: String| {
+        let rival = Arc::clone(&world);
+        async move { assert_eq!(rival.cli(&cookie, "revoke-sessions", json!({})).await.status, 200) }
+    };
+    let is_enrollment = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "users";
+    let other = world.signed_in(&jo.email, PASSWORD).await;
+    race.before(is_enrollment, end_all(other));
+    assert_eq!(enable(&world, &jo).await.status, 401);
+    assert!(race.is_over() && !stored(&world, &jo.user).await.contains_key("totp_secret"));
+
+    let cookie = world.signed_in(&jo.email, PASSWORD).await;
+    let protected = world.protect(&Tenant { cookie, ..jo.clone() }).await;
+    let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
+    let entered = world.enter_backup_code(&pending, &protected.backup_codes[0]).await;
+    race.before_transaction(end_all(set_cookie(&entered, "session_token")));
+    let renewed = json!({"password": PASSWORD});
+    assert_eq!(world.cli(&protected.cookie, "two-factor/generate-backup-codes", renewed).await.status, 503);
+    let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
+    let entered = world.enter_backup_code(&pending, &protected.backup_codes[1]).await;
+    assert_eq!(entered.status, 200, "the codes are unchanged");
 }

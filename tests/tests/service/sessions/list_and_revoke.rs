@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Answer, Switch, Tenant, World, world::faults::failure};
+use tests::{Answer, Call, Switch, Tenant, World, world::faults::failure};
 
 /// Signs in as the owner of an organization, and returns the cookie.
 async fn sign_in(world: &World, tenant: &Tenant) -> String {
@@ -82,11 +82,24 @@ async fn the_last_use_is_written_once_a_day_without_failing_calls() {
     }
     assert_eq!(writes.load(Ordering::SeqCst), 1);
     assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], today());
-    // The write does not restore an ended session.
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_use_of_an_ended_session_is_not_written() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let other = sign_in(&world, &tenant).await;
+    let id = world.session(&tenant.cookie).await.body["session"]["id"].clone();
     world.forget_uses().await;
-    let (_, ended) = tokio::join!(world.session(&tenant.cookie), world.cli(&tenant.cookie, "sign-out", json!({})));
-    assert_eq!(ended.status, 200);
-    assert!(!world.is_signed_in(&tenant.cookie).await);
+    let rival = Arc::clone(&world);
+    let is_note = |call: &Call| call.operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :v0";
+    race.before(is_note, async move { assert_eq!(revoke(&rival, &other, &id).await.status, 200) });
+    world.session(&tenant.cookie).await;
+    assert!(race.is_over());
+    // The write has not restored a part of it.
+    assert_eq!(world.tokens("session").await.len(), 1);
+    let session = world.session(&tenant.cookie).await;
+    assert_eq!((session.status, &session.body), (200, &Value::Null));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,6 +206,27 @@ async fn only_a_session_sees_and_ends_sessions() {
     let foreign = world.http.post(world.url("/api/auth/revoke-other-sessions")).header("cookie", &tenant.cookie);
     let foreign = world.send(foreign.header("origin", "https://evil.example.com")).await;
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
+}
+
+/// Otherwise, the session of the call would continue, although it has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_meanwhile_cannot_end_the_others() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let other = sign_in(&world, &tenant).await;
+    let (rival, cookie) = (Arc::clone(&world), other.clone());
+    race.before_transaction(async move {
+        assert_eq!(rival.cli(&cookie, "revoke-sessions", json!({})).await.status, 200);
+    });
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 503, "all sessions have ended");
+    assert!(!world.is_signed_in(&tenant.cookie).await && !world.is_signed_in(&other).await);
+
+    let (one, two) = (sign_in(&world, &tenant).await, sign_in(&world, &tenant).await);
+    let id = world.session(&one).await.body["session"]["id"].clone();
+    let (rival, cookie) = (Arc::clone(&world), two.clone());
+    race.before_transaction(async move { assert_eq!(revoke(&rival, &cookie, &id).await.status, 200) });
+    assert_eq!(revoke_others(&world, &one).await.status, 401, "only this session has ended");
+    assert!(!world.is_signed_in(&one).await && world.is_signed_in(&two).await);
 }
 
 /// The call is a single transaction, so after a crash, either all sessions remain or only the current one does.
