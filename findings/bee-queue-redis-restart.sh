@@ -1,9 +1,9 @@
 #!/bin/bash
 # bee-queue 2.0.0 puts its scripts into Redis when a queue is created, and never again: after a restart of Redis 7.0.15, which
 # forgets scripts though it keeps all data, `save()` fails with NOSCRIPT for each job until the program is restarted, although the
-# connection works again. A worker that was not restarted still runs the jobs of others.
-# BullMQ 6.7.0 and node-resque 9.7.1 go on. Hurt: receivers of webhooks that store each event in such a queue: a short restart of
-# Redis at night becomes an outage that lasts until the receiver is restarted, because each event is answered with an error.
+# connection works again. A worker that was not restarted still runs the jobs of others. BullMQ 6.7.0 and node-resque 9.7.1 go
+# on. Hurt: receivers of webhooks that store each event in such a queue: a short restart of Redis at night becomes an outage that
+# lasts until the receiver is restarted, too, because each event is answered with an error.
 # Sources: the README of bee-queue ("Under the hood") and https://redis.io/docs/latest/commands/evalsha/
 # Usage: findings/bee-queue-redis-restart.sh. Needs apt-get of Debian 12, Node.js 20 and npm's registry. Fails if the behavior
 # changes.
