@@ -19,7 +19,8 @@ use crate::{
         failure,
     },
     error::{Error, Result},
-    id::{LeaseId, TenantId, UserId},
+    id::{TenantId, UserId},
+    runtime_sources,
     timestamp::Timestamp,
 };
 
@@ -335,7 +336,7 @@ impl RateLimits {
 
     /// Opens a window with its first attempt. Returns `false` if a window is already open.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
-        let opening = text(LeaseId::generate());
+        let opening = text(runtime_sources::uuid());
         let window = item([
             (TOKEN_HASH, text(key(limit.what, subject))),
             (KIND, text(limit.what)),
