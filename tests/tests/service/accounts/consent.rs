@@ -279,6 +279,14 @@ async fn only_the_link_of_an_email_answers_for_its_recipient() {
     assert_eq!(status(&world, &by).await, "unconfirmed");
     let foreign = world.http.post(world.url(&path)).header("origin", "https://evil.example");
     assert_eq!(world.send(foreign).await.status, 403);
+    let now = common::timestamp::Timestamp::now().as_second();
+    for (expires_at, expected) in [(now, 400), (now + 60, 200)] {
+        world.set("tokens", ("kind", "consent_link"), json!({"expires_at": expires_at})).await;
+        assert_eq!(
+            (Browser::new(&world, "").open(&path).await.status, one_click(&world, &path).await),
+            (expected, expected)
+        );
+    }
     world.cli(&by.cookie, "delete-user", json!({"password": tests::world::people::PASSWORD})).await;
     assert_eq!(Browser::new(&world, "").open(&path).await.status, 400, "the organization was deleted");
 }

@@ -1,5 +1,7 @@
 //! Invitations to the organization.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Call, Tenant, World, text, world::link};
 
@@ -385,6 +387,21 @@ async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     // Expired invitations can also be canceled.
     let expired = json!(world.invitation(&tenant.id, "bo@example.com", 1).await);
     assert_eq!(cancel(&world, &tenant, &expired).await.body["status"], "canceled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_follow_a_canceled_invitation_one_is_pending() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let first = invite(&world, &tenant, "al@example.com", "member").await.body;
+    assert_eq!(cancel(&world, &tenant, &first["id"]).await.status, 200);
+    let (rival, owner) = (Arc::clone(&world), tenant.clone());
+    race.before_transaction(async move { drop(invite(&rival, &owner, "al@example.com", "owner").await) });
+    assert_eq!(invite(&world, &tenant, "al@example.com", "member").await.status, 200);
+    assert!(race.is_over());
+    let states: Vec<_> = listed(&world, &tenant).await.into_iter().map(|(_, status)| status).collect();
+    assert_eq!(states.iter().filter(|status| **status == "pending").count(), 1, "{states:?}");
+    assert_eq!(states.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
