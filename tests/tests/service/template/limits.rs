@@ -123,6 +123,18 @@ fn an_update_removes_no_route_with_limits() {
     assert!(unknown.is_empty(), "API Gateway rejects limits of routes that do not exist: {unknown:?}");
 }
 
+/// A retry is a message to the function that sends it. Lambda stops more than 16 in a row, unless the function allows it.
+#[test]
+fn lambda_does_not_stop_a_row_of_retries() {
+    let template = template(&ALL);
+    let fed = |events: &Map<String, Value>| events.values().any(|event| event["Type"] == "SQS");
+    let fed: Vec<_> = events(&template).into_iter().filter(|(_, events)| fed(events)).map(|(name, _)| name).collect();
+    assert!(!fed.is_empty());
+    for name in fed {
+        assert_eq!(template["Resources"][name]["Properties"]["RecursiveLoop"], "Allow", "{name}");
+    }
+}
+
 #[test]
 fn the_template_limits_messages_like_the_function() {
     let queue = &template(&ALL)["Resources"]["JobEventsQueue"]["Properties"];
