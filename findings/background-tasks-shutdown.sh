@@ -1,11 +1,11 @@
 #!/bin/bash
 # granian 2.8.9 answers a request in progress at a SIGTERM, however long that takes, but ends at once while a background task
-# of FastAPI 0.165.0 runs, such as `background_tasks.add_task(...)` with an `async` function, without an error in its log. So
-# does gunicorn 27.0.1 (`-k asgi`), once the client has closed the connection. hypercorn 0.18.0 ends both after 3 seconds, its
-# `graceful_timeout`. Sanic 25.12.1 ends a task of `app.add_task` at once, and Quart 0.22.0 one of `app.add_background_task`
-# after 5 seconds, also with uvicorn 0.54.0. uvicorn waits for FastAPI's tasks, and granian and gunicorn do for a task that is
-# not `async`. Hurt: receivers of webhooks that answer 204 and process the event in such a task: at each deployment, events
-# that count as delivered are lost.
+# of FastAPI 0.165.0 runs, such as `background_tasks.add_task(...)` with an `async` function, without an error in its log.
+# gunicorn 27.0.1 (`-k asgi`) ends such a task 3 seconds after the client has closed the connection, also without a SIGTERM,
+# and hypercorn 0.18.0 ends tasks and requests after 3 seconds, its `graceful_timeout`. Sanic 25.12.1 ends a task of
+# `app.add_task` at once, and Quart 0.22.0 one of `app.add_background_task` after 5 seconds, also with uvicorn 0.54.0. uvicorn
+# waits for FastAPI's tasks, and granian and gunicorn do for a task that is not `async`. Hurt: receivers of webhooks that answer
+# 204 and process the event in such a task: at each deployment, events that count as delivered are lost.
 # Source: https://fastapi.tiangolo.com/tutorial/background-tasks/
 # Usage: findings/background-tasks-shutdown.sh. Needs Python 3.11 with pip, and PyPI. Fails if the behavior changes.
 set -euo pipefail
