@@ -2,8 +2,9 @@
 
 use api::{
     EmailAddress, Extensible, Name,
-    team::{ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
+    team::{self, ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
 };
+use serde::Serialize;
 
 use crate::{
     approval::with_session,
@@ -12,6 +13,16 @@ use crate::{
     failure::Failure,
     terminal::{cell, print_json, print_line},
 };
+
+/// The output for programs.
+#[derive(Serialize)]
+struct Changed {
+    #[serde(flatten)]
+    settings: team::Settings,
+    /// The organization's name, if it was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Name>,
+}
 
 /// Changes the given settings, and prints all of them.
 pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<(), Failure> {
@@ -31,11 +42,12 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
         Some(name) => Some(api.call(&ChangeOrganization::new(NewName::new(Name::from(name)))).await?),
         None => None,
     };
+    let name = renamed.map(|organization| organization.name);
     if is_json {
-        return Ok(print_json(&found)?);
+        return Ok(print_json(&Changed { settings: found, name })?);
     }
-    if let Some(organization) = renamed {
-        print_line(&format!("Name: {}", cell(&organization.name)))?;
+    if let Some(name) = name {
+        print_line(&format!("Name: {}", cell(&name)))?;
     }
     let status = match &found.notification_email_status {
         Extensible::Known(NotificationEmailStatus::Ok) => String::new(),

@@ -196,6 +196,8 @@ async fn names_and_security_settings_are_changed_and_shown() {
         "{renamed:?}"
     );
     assert!(machine.run(&["whoami"]).await.out.contains("Engines ("));
+    let renamed = json_of(&machine.run(&["--json", "settings", "--name", "Acme"]).await);
+    assert_eq!((&renamed["name"], &renamed["require_two_factor"]), (&json!("Acme"), &json!(false)), "{renamed}");
     let require = ["settings", "--require-two-factor", "true"];
     let unprotected = approved(&world, &machine, &tenant.cookie, &require).await;
     assert_eq!(unprotected.code, 1, "{unprotected:?}");

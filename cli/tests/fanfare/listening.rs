@@ -487,6 +487,8 @@ async fn nothing_is_lost(troubles: Troubles) {
         } else if round <= troubles.kills {
             drop(listener);
             listener = Listener::start(&machine, &receiver.url("/"), &[]);
+            // A listener that cannot reach the service when it starts exits.
+            listener.says("Forwarding to").await;
         } else if let Some(time) = cuts.next() {
             network.cut();
             sleep(*time).await;
