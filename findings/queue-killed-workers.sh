@@ -1,12 +1,14 @@
 #!/bin/bash
-# Two queues in PostgreSQL that do not run a job again soon if its worker was ended by a SIGKILL, an out-of-memory kill or a
-# failure of its machine, although it has retries. procrastinate 3.10.0 leaves it in the state "doing": a later worker removes
-# the dead one from its list, but runs the job only if the program looks for stalled jobs itself. graphile-worker 0.17.3 runs it
-# after four hours, whatever its options. Hurt: receivers of webhooks that answer 204 once the event is in such a queue: the
-# events in progress are lost, or are processed hours later than newer ones, without an error. With procrastinate, retry the
-# result of `get_stalled_jobs()` in a periodic task; with graphile-worker, call `forceUnlockWorkers` with the id of the dead
-# worker.
-# Source: sql/resetLockedAt.js of graphile-worker, and `get_stalled_jobs` in procrastinate/manager.py
+# Three queues in PostgreSQL that do not run a job again soon if its worker was ended by a SIGKILL, an out-of-memory kill or a
+# failure of its machine, although the first two have retries. procrastinate 3.10.0 leaves it in the state "doing": a later
+# worker removes the dead one from its list, but runs the job only if the program looks for stalled jobs itself. graphile-worker
+# 0.17.3 runs it after four hours, whatever its options. django-tasks-db 0.13.0, the database backend for Django's tasks, leaves
+# it RUNNING forever. Hurt: receivers of webhooks that answer 204 once the event is in such a queue: the events in progress are
+# lost, or are processed hours later than newer ones, without an error. With procrastinate, retry the result of
+# `get_stalled_jobs()` in a periodic task; with graphile-worker, call `forceUnlockWorkers` with the id of the dead worker; with
+# django-tasks-db, set tasks that have been RUNNING for too long to READY.
+# Source: sql/resetLockedAt.js of graphile-worker, `get_stalled_jobs` in procrastinate/manager.py, and
+# https://github.com/RealOrangeOne/django-tasks/issues/46
 # Usage: findings/queue-killed-workers.sh. Needs apt-get of Debian 12, Node.js 20, npm's registry, Python 3.11 with pip, PyPI,
 # and setpriv if it runs as root. Fails if the behavior changes.
 set -euo pipefail
@@ -18,7 +20,8 @@ apt-get -o APT::Sandbox::User=root download --quiet --quiet libldap-2.5-0=2.5.13
 for package in *.deb; do dpkg --extract "$package" .; done
 npm install --silent --no-audit --no-fund graphile-worker@0.17.3 pg@8.23.1
 python3 -m venv python
-python/bin/pip install --quiet --disable-pip-version-check procrastinate==3.10.0 psycopg-binary==3.3.9 psycopg==3.3.9
+python/bin/pip install --quiet --disable-pip-version-check Django==5.2.19 django-tasks==0.12.0 \
+  django-tasks-db==0.13.0 procrastinate==3.10.0 psycopg-binary==3.3.9 psycopg==3.3.9
 port=$((20000 + $$ % 12000))
 export DATABASE=postgresql://postgres@127.0.0.1:$port/postgres
 # PostgreSQL does not run as root.
@@ -93,6 +96,47 @@ if (action === "add") {
   } });
 }
 NODE
+cat > jobs_of_django.py <<'PYTHON'
+import os, sys, time, urllib.parse
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+url = urllib.parse.urlsplit(os.environ["DATABASE"])
+database = {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": url.hostname, "PORT": url.port}
+settings.configure(
+    DATABASES={"default": database},
+    INSTALLED_APPS=["django_tasks", "django_tasks_db"],
+    TASKS={"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}},
+    USE_TZ=True,
+)
+django.setup()
+# Tasks are found by the name of their module.
+sys.modules["jobs_of_django"] = sys.modules[__name__]
+from django_tasks import task
+from django_tasks_db.models import DBTaskResult
+
+
+def process(event):
+    with open("runs", "a") as file:
+        print("django-tasks-db", event, file=file)
+    time.sleep(60 if event == "first" and "killed" in sys.argv else 0)
+
+
+process.__module__ = "jobs_of_django"
+process = task(process)
+action = sys.argv[1]
+if action == "prepare":
+    call_command("migrate", verbosity=0)
+elif action == "add":
+    process.enqueue(sys.argv[2])
+elif action == "show":
+    print(f"django-tasks-db, states: {' '.join(DBTaskResult.objects.order_by('enqueued_at').values_list('status', flat=True))}")
+elif action == "ready":
+    DBTaskResult.objects.filter(status="RUNNING").update(status="READY", started_at=None)
+else:
+    call_command("db_worker", startup_delay=False)
+PYTHON
 touch runs
 # Starts a worker, and ends it with the signal in the first argument once the event in the second one runs, or after 10 seconds.
 work() {
@@ -124,9 +168,23 @@ seen=$(
   node jobs.mjs age "4 hours 1 minute"
   work -TERM none node jobs.mjs work
   report "graphile-worker, after 4:01 hours" graphile
+  python=(python/bin/python jobs_of_django.py)
+  "${python[@]}" prepare 2>> output
+  "${python[@]}" add first 2>> output
+  work -KILL "django-tasks-db first" "${python[@]}" work killed
+  "${python[@]}" add second 2>> output
+  work -TERM none "${python[@]}" work
+  report "django-tasks-db, after the next worker" django
+  "${python[@]}" show
+  "${python[@]}" ready 2>> output
+  work -TERM none "${python[@]}" work
+  report "django-tasks-db, after READY" django
 )
 echo "$seen"
 [ "$seen" = "procrastinate, after the next worker: first second 
 procrastinate, after retry_job: first second first 
 graphile-worker, after 3:59 hours: first second 
-graphile-worker, after 4:01 hours: first second first " ] || { tail -20 output; exit 1; }
+graphile-worker, after 4:01 hours: first second first 
+django-tasks-db, after the next worker: first second 
+django-tasks-db, states: RUNNING SUCCESSFUL
+django-tasks-db, after READY: first second first " ] || { tail -20 output; exit 1; }
