@@ -33,6 +33,7 @@ enum Manner {
     CutOff(Arc<CutOff>),
     Answering(Box<Answer>),
     Paging(Pages),
+    Repeating,
 }
 
 /// How the tables mark that a statement has more results. The embedded tables answer all of a list at once.
@@ -193,6 +194,12 @@ impl Proxy {
         Self::start(Manner::Paging(pages)).await
     }
 
+    /// Starts a proxy for tables or queues that makes each write twice and returns the second response, like an SDK that
+    /// repeats a call whose response was lost.
+    pub async fn repeating() -> Self {
+        Self::start(Manner::Repeating).await
+    }
+
     async fn start(manner: Manner) -> Self {
         let http = plain_http().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
@@ -252,7 +259,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
             }
             Fate::Succeeds
         }
-        Manner::Faithful => Fate::Succeeds,
+        Manner::Faithful | Manner::Repeating => Fate::Succeeds,
         Manner::Faulty => match draw(number) {
             ..LOST_CALLS => Fate::Fails,
             draw if draw < LOST_CALLS + LOST_ANSWERS => Fate::AnswerIsLost,
@@ -276,6 +283,11 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         return failure();
     }
     let url = format!("{}{}", shared.behind.get().expect("the proxy has a service behind it"), parts.uri);
+    if matches!(shared.manner, Manner::Repeating) && is_write(&parts.headers) {
+        let first = shared.http.request(parts.method.clone(), &url).headers(parts.headers.clone()).body(body.clone());
+        // Its response is lost.
+        drop(first.send().await);
+    }
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
     let (status, mut headers) = (answer.status(), answer.headers().clone());
@@ -289,6 +301,14 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         shared.meter(&parts.headers, &body);
     }
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
+}
+
+/// Whether a call changes a table, or sends messages.
+fn is_write(headers: &HeaderMap) -> bool {
+    const WRITES: [&str; 7] = ["Put", "Update", "Delete", "BatchWrite", "BatchExecute", "Transact", "Send"];
+    let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
+    let operation = target.split_once('.').map_or("", |(_, operation)| operation);
+    WRITES.iter().any(|write| operation.starts_with(write))
 }
 
 /// A statement `... IN [?, ...] AND ...` that is answered in pages.

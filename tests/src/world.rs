@@ -21,8 +21,8 @@ pub struct World {
     pub stack: Stack,
     /// The HTTP client.
     pub http: reqwest::Client,
-    /// The proxy in front of the tables, if any.
-    proxy: Option<Proxy>,
+    /// The proxies in front of the tables and the queues, if any.
+    proxies: Vec<Proxy>,
     started: Timestamp,
     /// Whether the first sweep has begun.
     is_swept: AtomicBool,
@@ -139,7 +139,13 @@ impl World {
         let started = Timestamp::now();
         let stack = Stack::start(Options { env, ..options }).await.expect("the service starts");
         let http = plain_http().redirect(reqwest::redirect::Policy::none());
-        Self { stack, http: http.build().expect("a client"), proxy: None, started, is_swept: AtomicBool::default() }
+        Self {
+            stack,
+            http: http.build().expect("a client"),
+            proxies: Vec::new(),
+            started,
+            is_swept: AtomicBool::default(),
+        }
     }
 
     /// Calls `POST /v1/{route}` with these fields and, unless it is empty, this key.

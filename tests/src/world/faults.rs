@@ -78,8 +78,18 @@ impl World {
     async fn behind(proxy: Proxy, settings: &[(&str, &str)]) -> Self {
         let settings = [settings, &[("AWS_ENDPOINT_URL_DYNAMODB", proxy.address())]].concat();
         let world = Self::with(&settings).await;
-        let proxy = Some(proxy.before(world.stack.dynamodb()));
-        Self { proxy, ..world }
+        let proxies = vec![proxy.before(world.stack.dynamodb())];
+        Self { proxies, ..world }
+    }
+
+    /// Starts the service with tables and queues to which each write is made twice, and whose second response is returned,
+    /// as if each first response was lost.
+    pub async fn repeating(settings: &[(&str, &str)]) -> Self {
+        let (tables, queues) = (Proxy::repeating().await, Proxy::repeating().await);
+        let addresses = [("AWS_ENDPOINT_URL_DYNAMODB", tables.address()), ("AWS_ENDPOINT_URL_SQS", queues.address())];
+        let world = Self::with(&[settings, &addresses].concat()).await;
+        let proxies = vec![tables.before(world.stack.dynamodb()), queues.before(world.stack.sqs())];
+        Self { proxies, ..world }
     }
 
     /// Starts the service with these settings. `answer` gets every call to the tables, and returns a response, or
@@ -98,8 +108,8 @@ impl World {
     ) -> Self {
         let proxy = Proxy::answering(answer).await;
         let world = Self::with(&[settings, &[("AWS_ENDPOINT_URL_SQS", proxy.address())]].concat()).await;
-        let proxy = Some(proxy.before(world.stack.sqs()));
-        Self { proxy, ..world }
+        let proxies = vec![proxy.before(world.stack.sqs())];
+        Self { proxies, ..world }
     }
 
     /// Starts the service, and lets the test make calls that race with others.
@@ -162,12 +172,12 @@ impl World {
     /// The number of calls to the tables so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.proxy.as_ref().expect("a world with a proxy").calls()
+        self.proxies.first().expect("a world with a proxy").calls()
     }
 
     /// The capacity that the tables have consumed since this function was last called.
     #[must_use]
     pub fn units(&self) -> Units {
-        self.proxy.as_ref().expect("a metered world").units()
+        self.proxies.first().expect("a metered world").units()
     }
 }
