@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{
@@ -158,8 +158,8 @@ impl fmt::Display for ClientAddress {
 
 attributes! {
     ATTEMPTS = "attempts",
-    // Identifies the call that opened the window.
-    OPENING = "opening",
+    // Identifies the call that was counted last.
+    CALL = "call",
 }
 
 crate::from_env! {
@@ -302,51 +302,57 @@ impl RateLimits {
     /// # Errors
     /// Too many attempts ([`Error::TooMany`], with the seconds until the window ends).
     pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
+        // The writes may be repeated, if a response is lost, but must count this call once.
+        let call = text(runtime_sources::uuid());
         // If another call opens the window between these two writes, the second round counts in that window.
         for _ in 0..2 {
-            let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
+            let Some(window_ends) = self.count_in_window(limit, subject, &call, now).await? else { return Ok(()) };
             if window_ends > now.as_second() {
                 return Err(Error::TooMany { retry_after_seconds: window_ends - now.as_second(), limit: limit.about });
             }
-            if self.open_window(limit, subject, now).await? {
+            if self.open_window(limit, subject, &call, now).await? {
                 return Ok(());
             }
         }
         Err(Error::Busy)
     }
 
-    /// Counts an attempt in an open window. If the window is full or has ended, returns the end of the window; if there
-    /// is no window, returns 0.
-    async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
+    /// Counts the attempt of `call` in an open window. If the window is full or has ended, returns the end of the window;
+    /// if there is no window, returns 0.
+    async fn count_in_window(
+        &self,
+        limit: Limit,
+        subject: &str,
+        call: &AttributeValue,
+        now: Timestamp,
+    ) -> Result<Option<i64>> {
         let update = Update::of(&self.table, item([(TOKEN_HASH, text(key(limit.what, subject)))]))
             .add(ATTEMPTS, number(1))
+            .set(CALL, call.clone())
             .only_if(EXPIRES_AT.is_above(number(now.as_second())))
             .only_if(ATTEMPTS.is_below(number(limit.attempts)))
-            .call(&self.dynamodb)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let Err(error) = update.send().await else { return Ok(None) };
-        match error.as_service_error() {
-            Some(UpdateItemError::ConditionalCheckFailedException(failed)) => match &failed.item {
-                Some(window) => ItemReader::new("attempts", window).number(EXPIRES_AT).map(Some),
-                None => Ok(Some(0)),
-            },
-            _ => Err(failure("counting an attempt")(error)),
+            .only_if(CALL.is_absent().or(CALL.differs_from(call.clone())));
+        let (is_counted, window) = update.send_and_read(&self.dynamodb, "counting an attempt").await?;
+        if is_counted || window.get(CALL.name()) == Some(call) {
+            return Ok(None);
         }
+        if window.is_empty() {
+            return Ok(Some(0));
+        }
+        ItemReader::new("attempts", &window).number(EXPIRES_AT).map(Some)
     }
 
-    /// Opens a window with its first attempt. Returns `false` if a window is already open.
-    async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
-        let opening = text(runtime_sources::uuid());
+    /// Opens a window with the attempt of `call`. Returns `false` if a window is already open.
+    async fn open_window(&self, limit: Limit, subject: &str, call: &AttributeValue, now: Timestamp) -> Result<bool> {
         let window = item([
             (TOKEN_HASH, text(key(limit.what, subject))),
             (KIND, text(limit.what)),
             (ATTEMPTS, number(1)),
-            (OPENING, opening.clone()),
+            (CALL, call.clone()),
             (EXPIRES_AT, number(now.as_second() + limit.window_seconds)),
         ]);
         let is_new = TOKEN_HASH.is_absent().or(EXPIRES_AT.is_at_most(number(now.as_second())));
-        // This call may have opened the window, if the response to an earlier try was lost.
-        let is_new = is_new.or(OPENING.equals(opening));
+        let is_new = is_new.or(CALL.equals(call.clone()));
         put_if(&self.dynamodb, &self.table, window, is_new, "counting an attempt").await
     }
 }

@@ -8,8 +8,11 @@ use std::{collections::HashMap, error::Error as StdError, fmt, mem};
 use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
-    operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
-    types::{self, AttributeValue, BatchStatementRequest, ReturnValue},
+    operation::{
+        query::builders::QueryFluentBuilder,
+        update_item::{UpdateItemError, builders::UpdateItemFluentBuilder},
+    },
+    types::{self, AttributeValue, BatchStatementRequest, ReturnValue, ReturnValuesOnConditionCheckFailure},
 };
 
 use crate::{
@@ -347,6 +350,23 @@ impl Update {
     ) -> Result<Option<Item>> {
         let answer = Box::pin(self.call(dynamodb).return_values(of).send()).await;
         Ok(unless_refused(answer, doing)?.map(|answer| answer.attributes.unwrap_or_default()))
+    }
+
+    /// Performs the update, and returns whether its condition was met, and the item after the call. The item is empty if
+    /// there is none.
+    pub(crate) async fn send_and_read(self, dynamodb: &Client, doing: &'static str) -> Result<(bool, Item)> {
+        let call = self.call(dynamodb).return_values(ReturnValue::AllNew);
+        let call = call.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let error = match Box::pin(call.send()).await {
+            Ok(answer) => return Ok((true, answer.attributes.unwrap_or_default())),
+            Err(error) => error,
+        };
+        match error.as_service_error() {
+            Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
+                Ok((false, refused.item.clone().unwrap_or_default()))
+            }
+            _ => Err(failure(doing)(error)),
+        }
     }
 }
 

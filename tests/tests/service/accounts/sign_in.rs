@@ -74,6 +74,16 @@ async fn the_eleventh_sign_in_in_ten_minutes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_counts_once_if_its_response_is_lost() {
+    let world = World::repeating(&[]).await;
+    world.sign_up("acme").await;
+    for _ in 0..10 {
+        assert_eq!(world.sign_in(EMAIL, WRONG).await.status, 401);
+    }
+    assert_eq!(world.sign_in(EMAIL, WRONG).await.status, 429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_elsewhere_cannot_lock_a_user_out() {
     let world = World::start().await;
     world.sign_up("acme").await;
