@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::ReturnValue;
-
 use super::table::JobFailures;
 use crate::{
     aws::{
-        dynamo::{Attribute, ItemReader, number},
+        dynamo::{ItemReader, attributes, number, text},
         expression::Update,
     },
     error::Result,
     id::TenantId,
+    runtime_sources,
     timestamp::Timestamp,
     webhooks::endpoints::item::DELETE_AT,
 };
@@ -48,8 +47,11 @@ impl Quota {
     }
 }
 
-const MAILS: Attribute = Attribute("mails");
-const MAIL_DAY: Attribute = Attribute("mail_day");
+attributes! {
+    MAILS = "mails", MAIL_DAY = "mail_day",
+    // Identifies the call that was counted last.
+    CALL = "call",
+}
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DOING: &str = "counting emails to an organization";
 
@@ -58,19 +60,26 @@ impl JobFailures {
     /// reached.
     pub async fn take_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
-        // If the response to the first count of a day is lost, the retry finds that count, and the second round counts
-        // again.
+        // The writes may be repeated, if a response is lost, but must count this email once.
+        let call = text(runtime_sources::uuid());
+        // If another call counts the first email of the day between these two writes, the second round counts again.
         for _ in 0..2 {
-            let more = self.change_mails(tenant, quota, 1, now).only_if(MAILS.is_below(number(quota.limit())));
-            if let Some(counted) = more.send_for(&self.dynamodb, ReturnValue::UpdatedNew, DOING).await? {
+            let more = self.change_mails(tenant, quota, 1, now).set(CALL, call.clone());
+            let more = more.only_if(MAILS.is_below(number(quota.limit())));
+            let more = more.only_if(CALL.is_absent().or(CALL.differs_from(call.clone())));
+            let (is_counted, counted) = more.send_and_read(&self.dynamodb, DOING).await?;
+            if is_counted || counted.get(CALL.name()) == Some(&call) {
                 return ItemReader::new("email count", &counted).number(MAILS).map(Some);
             }
             let first = self
                 .update(tenant, quota.key())
                 .set(MAIL_DAY, number(day.as_second()))
                 .set(MAILS, number(1))
+                .set(CALL, call.clone())
                 .set(DELETE_AT, number(day.after(DAY * 2).as_second()))
-                .only_if(MAIL_DAY.is_absent().or(MAIL_DAY.is_below(number(day.as_second()))));
+                .only_if(
+                    MAIL_DAY.is_absent().or(MAIL_DAY.is_below(number(day.as_second()))).or(CALL.equals(call.clone())),
+                );
             if first.send(&self.dynamodb, DOING).await? {
                 return Ok(Some(1));
             }
