@@ -73,8 +73,8 @@ impl Consequence {
 
 /// The attributes of a disabled endpoint and of its notices, which are removed when a user enables it. Without the time
 /// of the last email, the next failure is reported at once.
-pub(super) const DISABLED: [Attribute; 7] =
-    [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES, TOLD_SINCE, MAILED_AT];
+pub(super) const DISABLED: [Attribute; 8] =
+    [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES, NOTICE_TRY, TOLD_SINCE, MAILED_AT];
 /// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 

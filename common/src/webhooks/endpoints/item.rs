@@ -32,6 +32,8 @@ attributes! { pub(super)
 
 attributes! { pub(in crate::webhooks)
     NOTICE = "notice", NOTICE_AT = "notice_at", NOTICE_TRIES = "notice_tries", MAILED_AT = "mailed_at",
+    // Identifies the latest try to send the notice.
+    NOTICE_TRY = "notice_try",
     // The start of the failure that the tenant was last notified of. Removed when the email about the recovery is sent.
     TOLD_SINCE = "told_since",
 }

@@ -29,6 +29,7 @@ use crate::{
     error::Result,
     id::{EndpointId, TenantId},
     name::Description,
+    runtime_sources,
     timestamp::Timestamp,
     webhooks::delivery::{DestinationId, Shard},
 };
@@ -163,16 +164,15 @@ impl Endpoints {
     /// notified of a failure, so a recovery in the meantime is reported, too. Logs the first notice that the endpoint is
     /// failing.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
-        let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());
         let update = self
-            .if_unchanged(tenant, &notice)
+            .change(tenant, notice.endpoint)
             .only_if(match notice.health.healthy_at {
                 Some(at) => HEALTHY_AT.equals(number(at.as_millisecond())),
                 None => HEALTHY_AT.is_absent(),
             })
-            .set(NOTICE_TRIES, number(tries.into()))
             .set_all(told.map(|since| (TOLD_SINCE, number(since.as_millisecond()))));
+        let (update, tries) = one_try(update, notice.at, notice.tries);
         let is_counted = update.send(&self.dynamodb, NOTING).await?;
         if is_counted && tries == 1 && told.is_some() {
             crate::log!("endpoint.failing", %tenant, endpoint = %notice.endpoint);
@@ -186,7 +186,7 @@ impl Endpoints {
         let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
         self.if_unchanged(tenant, notice)
             .set_all(mailed_at.map(|at| (MAILED_AT, number(at.as_millisecond()))))
-            .remove([NOTICE, NOTICE_AT, NOTICE_TRIES])
+            .remove([NOTICE, NOTICE_AT, NOTICE_TRIES, NOTICE_TRY])
             .remove(notice.is_recovery().then_some(TOLD_SINCE))
             .send(&self.dynamodb, NOTING)
             .await
@@ -194,14 +194,29 @@ impl Endpoints {
     }
 
     fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> Update {
-        self.change(tenant, notice.endpoint).only_if(has_tries(notice.at, notice.tries))
+        let is_unchanged = is_pending_since(notice.at).and(has_tries(notice.tries));
+        self.change(tenant, notice.endpoint).only_if(is_unchanged)
     }
 }
 
-/// The condition that a notice has been pending since `at` and has been tried this many times.
-pub(in crate::webhooks) fn has_tries(at: Timestamp, tries: u32) -> Condition {
-    let is_tried = if tries == 0 { NOTICE_TRIES.is_absent() } else { NOTICE_TRIES.equals(number(tries.into())) };
-    NOTICE_AT.equals(number(at.as_millisecond())).and(is_tried)
+/// Adds to `update` that it counts a try to send the notice that has been pending since `at`, unless another process has
+/// counted one since `tries`. Returns the number of tries after the update.
+pub(in crate::webhooks) fn one_try(update: Update, at: Timestamp, tries: u32) -> (Update, u32) {
+    let (this, more) = (text(runtime_sources::uuid()), tries.saturating_add(1));
+    // This call may already have counted its try, if the response to an earlier write was lost.
+    let is_free = has_tries(tries).or(NOTICE_TRY.equals(this.clone()));
+    let update = update.set(NOTICE_TRIES, number(more.into())).set(NOTICE_TRY, this);
+    (update.only_if(is_pending_since(at)).only_if(is_free), more)
+}
+
+/// The condition that a notice has been pending since `at`.
+pub(in crate::webhooks) fn is_pending_since(at: Timestamp) -> Condition {
+    NOTICE_AT.equals(number(at.as_millisecond()))
+}
+
+/// The condition that a notice has been tried this many times.
+fn has_tries(tries: u32) -> Condition {
+    if tries == 0 { NOTICE_TRIES.is_absent() } else { NOTICE_TRIES.equals(number(tries.into())) }
 }
 
 #[cfg(test)]

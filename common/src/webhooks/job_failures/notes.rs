@@ -22,7 +22,10 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::endpoints::{item::*, notice::has_tries},
+    webhooks::endpoints::{
+        item::*,
+        notice::{is_pending_since, one_try},
+    },
 };
 
 /// The time that an item is kept after its last failure, which is longer than a notice may be pending.
@@ -133,11 +136,7 @@ impl JobFailures {
         workflow: &WorkflowKey,
         failing: Failing,
     ) -> Result<Option<Failing>> {
-        let tries = failing.tries.saturating_add(1);
-        let update = self
-            .update(tenant, &sort_key(workflow))
-            .set(NOTICE_TRIES, number(tries.into()))
-            .only_if(has_tries(failing.at, failing.tries));
+        let (update, tries) = one_try(self.update(tenant, &sort_key(workflow)), failing.at, failing.tries);
         let is_counted = update.send(&self.dynamodb, "counting a try to send an email about failed jobs").await?;
         Ok(is_counted.then_some(Failing { tries, ..failing }))
     }
@@ -162,9 +161,12 @@ impl JobFailures {
         if reported().remove(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
             return Ok(());
         }
-        // The notice no longer exists if the organization has been deleted in the meantime.
-        let mut rest =
-            reported().set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]).only_if(NOTICE.exists());
+        // The notice no longer exists if the organization has been deleted in the meantime. It has another time if this
+        // write is repeated because its response was lost.
+        let mut rest = reported()
+            .set(NOTICE_AT, number(now.as_millisecond()))
+            .remove([NOTICE_TRIES])
+            .only_if(is_pending_since(failing.at));
         if failing.more > 0 {
             rest = rest.change_by(MORE, -i64::try_from(failing.more).unwrap_or(i64::MAX));
         }
@@ -182,7 +184,10 @@ impl JobFailures {
 }
 
 /// The attributes that exist only while a notice is pending.
-const DONE: [Attribute; 9] = [NOTICE, NOTICE_AT, NOTICE_TRIES, FAILED, MORE, AGAIN, NEWEST[0], NEWEST[1], NEWEST[2]];
+#[rustfmt::skip]
+const DONE: [Attribute; 10] = [
+    NOTICE, NOTICE_AT, NOTICE_TRIES, NOTICE_TRY, FAILED, MORE, AGAIN, NEWEST[0], NEWEST[1], NEWEST[2],
+];
 
 fn is_unchanged(failing: &Failing) -> Condition {
     WRITES.equals(number(failing.writes))

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use common::{
+    aws::clients::Aws,
+    config::Env,
     timestamp::Timestamp,
-    webhooks::job_failures::{NoticeStep, storm::Write},
+    webhooks::job_failures::{JobFailures, NoticeStep, storm::Write},
 };
 use serde_json::json;
 use tests::{Call, Doomed, Receiver, World, at_each_call, context, size};
@@ -143,6 +145,28 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
         table.reported(&owner, &workflow.key, &next, now).await.expect("the report succeeds");
         assert!(table.failing(&owner, &workflow.key).await.expect("the read succeeds").is_none());
     }
+}
+
+/// The second write of the report loses its response, and is repeated by the SDK.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_does_not_hide_counted_failures() {
+    let (world, cut_off) = World::cut_off().await;
+    let tenant = world.tenant("acme").await;
+    let owner = tenant.id.parse().expect("an id");
+    let settings = world.stack.environment("webhooks-deliver").expect("a function of the template").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let table = JobFailures::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let now = Timestamp::now();
+    let (workflow, first) = failure(&tenant.id, 1, now);
+    table.note(&owner, &workflow, &[first], Write::Ids { more: 5 }, now).await.expect("the write succeeds");
+    let read = table.failing(&owner, &workflow.key).await.expect("the read succeeds").expect("it is pending");
+    let second = failure(&tenant.id, 2, now).1;
+    table.note(&owner, &workflow, &[second], Write::Count { more: 3 }, now).await.expect("the write succeeds");
+    cut_off.fail(1..2, true);
+    table.reported(&owner, &workflow.key, &read, later(1)).await.expect("the report succeeds");
+    assert!(cut_off.is_reached());
+    let next = table.failing(&owner, &workflow.key).await.expect("the read succeeds").expect("it is pending");
+    assert_eq!(next.count().number, 3);
 }
 
 /// Makes this many jobs of a workflow fail. Each event arrives twice, and five processes die in the meantime.

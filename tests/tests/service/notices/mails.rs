@@ -2,12 +2,15 @@
 
 use common::timestamp::Timestamp;
 use serde_json::json;
-use tests::{Receiver, World, event};
+use tests::{Receiver, Tenant, World, event, text, world::tables::item};
 
 use super::{
     DISABLED, FAILING, MINUTE, RECOVERED, about_to_fail, broken, later, mails, pass_over_all_minutes, subjects, sweep,
 };
-use crate::endpoints::failing::{DAY, failing_for, impatient};
+use crate::{
+    endpoints::failing::{DAY, failing_for, impatient},
+    job_failures::failed,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
@@ -336,4 +339,37 @@ async fn an_organization_gets_a_hundred_emails_a_day() {
             assert!(text.contains("This is today's last email about endpoints."), "{text}");
         }
     }
+}
+
+/// A world whose writes are repeated as if their responses were lost, with an endpoint and a workflow that are about to
+/// be reported.
+async fn with_lost_responses() -> (World, Tenant, Receiver) {
+    let world = World::repeating(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[]), (500, &[])]).await);
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    (world, tenant, receiver)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_does_not_postpone_an_email() {
+    let (world, ..) = with_lost_responses().await;
+    sweep(&world, later(0)).await;
+    assert_eq!(mails(&world).await.len(), 2, "about the endpoint, and about the workflow");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_does_not_use_up_the_days_last_email() {
+    let (world, tenant, _receiver) = with_lost_responses().await;
+    let today = Timestamp::now().day().as_second();
+    for (key, sent) in [("#failure-mails", 49), ("#notice-mails", 99)] {
+        let count = json!({"tenant_id": tenant.id, "webhook_endpoint_id": key, "mails": sent, "mail_day": today});
+        world.put("webhook-endpoints", item(&count)).await;
+    }
+    for minutes in 0..3 {
+        sweep(&world, later(minutes * MINUTE)).await;
+    }
+    let mails = mails(&world).await;
+    assert_eq!(mails.len(), 2);
+    assert!(mails.iter().all(|mail| text(&mail["text"]).contains("today's last email")), "{mails:?}");
 }
