@@ -178,14 +178,15 @@ impl Endpoints {
             check(&change, &before)?;
             let update = self.written(tenant, id, &change, &before, overlap, now);
             let changes = audit_trail::changes(&before, &change);
-            let is_done = if changes.is_empty() {
-                update.send(&self.dynamodb, UPDATING).await?
+            // A transaction even if there is nothing to record: if its response is lost, its repetition succeeds.
+            let transaction = Transaction::new(UPDATING).update(update);
+            let transaction = if changes.is_empty() {
+                transaction
             } else {
                 let target = audit_trail::target(id, record(&before).optional_text(URL));
-                let entry = Entry::new(Action::WebhookUpdated, tenant, target).with(changes);
-                Transaction::new(UPDATING).update(update).record(recorder, entry)?.try_commit(&self.dynamodb).await?
+                transaction.record(recorder, Entry::new(Action::WebhookUpdated, tenant, target).with(changes))?
             };
-            if is_done {
+            if transaction.try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10 << attempt.min(5)).mul_f64(random::fraction())).await;

@@ -61,3 +61,12 @@ async fn the_events_of_an_endpoint_are_set_kept_and_cleared() {
     let paths: Vec<_> = issues.iter().map(|issue| &issue["path"]).collect();
     assert_eq!(paths, [&json!(["events", "0"]), &json!(["events", "2"]), &json!(["events", "3"])]);
 }
+
+/// The form of the console sends all its fields, also if none has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_without_changes_succeeds_if_a_response_is_lost() {
+    let world = World::repeating(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let id = world.new_endpoint(&tenant, "https://example.com/1", "correct-horse-battery").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": "https://example.com/1"})).await.ok();
+}
