@@ -453,3 +453,15 @@ async fn the_recovery_that_has_resent_the_fewest_is_first() {
     tenants.reverse();
     assert_eq!(order().await, tenants);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_continues_if_a_response_is_lost() {
+    let world = World::repeating(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let since = Timestamp::now().before(HOUR);
+    recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since})).await;
+    while world.poll_due().await > 0 {}
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}

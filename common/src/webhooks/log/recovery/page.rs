@@ -170,9 +170,12 @@ impl DeliveryLog {
             if !is_new && start.since(now) > SCHEDULE_AHEAD {
                 return Ok(Break(None));
             }
-            let ms = |time: Timestamp| number(time.as_millisecond());
+            let (lease, ms) = (text(LeaseId::generate()), |time: Timestamp| number(time.as_millisecond()));
             let is_unchanged = before.map_or_else(|| PACED_UNTIL.is_absent(), |before| PACED_UNTIL.equals(ms(before)));
-            let update = self.update(key).set(PACED_UNTIL, ms(start.after(needed))).set(EXPIRES_AT, self.expiry(now));
+            // This call may already have reserved the time, if the response to an earlier try was lost.
+            let is_unchanged = is_unchanged.or(LEASE.equals(lease.clone()));
+            let update = self.update(key).set(PACED_UNTIL, ms(start.after(needed))).set(LEASE, lease);
+            let update = update.set(EXPIRES_AT, self.expiry(now));
             Ok(match update.only_if(is_unchanged).send(&self.dynamodb, DOING).await? {
                 true => Break(Some(if is_new { now } else { start })),
                 false => Continue(()),
