@@ -160,9 +160,12 @@ pub(super) fn other_parts(first: &Item) -> Vec<ItemKey> {
     (1..parts).map(|part| [partition.clone(), part_key(part)]).collect()
 }
 
+/// The sort key prefix of the parts after the first.
+pub(super) const OTHER_PARTS: &str = "payload.";
+
 /// The sort key of a part of a payload.
 fn part_key(part: usize) -> String {
-    if part == 0 { PAYLOAD.to_owned() } else { format!("{PAYLOAD}.{part}") }
+    if part == 0 { PAYLOAD.to_owned() } else { format!("{OTHER_PARTS}{part}") }
 }
 
 /// Whether a sort key is that of a payload, or of a part of one.

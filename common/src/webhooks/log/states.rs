@@ -16,16 +16,16 @@ use super::{
     items::*,
     payload::{self, LZ4, PARTS, Packed, RAW, TRACE},
     table::{
-        DeliveryLog, ItemKey, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, shared_key,
-        state_key, tests_key,
+        DeliveryLog, ItemKey, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, key_of, keyed,
+        shared_key, state_key, tests_key,
     },
 };
 use crate::{
     audit::{self, Action, Entry, Recorder, TargetKind, initial},
     aws::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
-        dynamo::{Attribute, Item, boolean, number, query_page, text},
-        expression::{Update, delete_if, put_if, take_if},
+        dynamo::{Attribute, Item, boolean, number, query_all, query_page, text},
+        expression::{Update, delete_if, put_if, select, take_if},
         failure, retry_conflicts,
         transaction::{Marker, Transaction},
     },
@@ -320,11 +320,23 @@ impl DeliveryLog {
         let kept = number(self.kept_payload_bytes.try_into().unwrap_or(i64::MAX));
         let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept)).or(PARTS.exists());
         const DOING: &str = "deleting a payload";
-        let Some(first) = take_if(&self.dynamodb, &self.table, key, is_large, DOING).await? else { return Ok(()) };
-        for part in payload::other_parts(&first) {
+        let parts = match take_if(&self.dynamodb, &self.table, key, is_large, DOING).await? {
+            Some(first) => payload::other_parts(&first),
+            // Perhaps an earlier try has deleted the first item, and its response was lost.
+            None => self.left_parts(tenant, id).await?,
+        };
+        for part in parts {
             delete_if(&self.dynamodb, &self.table, keyed(part, []), DELIVERY.exists(), DOING).await?;
         }
         Ok(())
+    }
+
+    /// Finds the parts of a payload other than its first item.
+    async fn left_parts(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Vec<ItemKey>> {
+        let is_part = DELIVERY.begins_with(text(payload::OTHER_PARTS));
+        let parts = self.query(DESTINATION.equals(text(details_partition(tenant, id))).and(is_part));
+        let parts = select(parts, &[DESTINATION, DELIVERY]).consistent_read(true);
+        Ok(query_all(parts, "looking for parts of a payload").await?.iter().map(key_of).collect())
     }
 
     /// Reads the states of the deliveries in `ids` that are in the log. The read is strongly consistent.

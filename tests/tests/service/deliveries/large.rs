@@ -110,6 +110,19 @@ async fn the_parts_of_a_payload_are_erased_together() {
     assert_eq!(items(&world).await, 0);
 }
 
+/// The deletion of the first part is repeated, if its response was lost, and then returns no list of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_parts_are_deleted_although_a_response_is_lost() {
+    let world = World::repeating(&[("RETRY_SCHEDULE", "0")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event_of(&tenant.id, 1 << 20, true)).await;
+    assert_eq!(items(&world).await, 3);
+    world.handle_all().await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+    assert_eq!(items(&world).await, 0);
+}
+
 /// The local queue takes no more than SQS does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_queue_refuses_one_byte_more() {
