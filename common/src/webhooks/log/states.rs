@@ -101,17 +101,37 @@ impl DeliveryLog {
         Some(Row(self.item(key, attempts_attributes(&before.earlier, Some(last)), now)))
     }
 
-    /// Stores the first states of deliveries. Returns the results in the same order. An existing state is an error:
-    /// another process is handling the same event, or the response to an earlier try was lost. [`Error::Busy`] means
-    /// that the partition or the table was throttled.
+    /// Stores the first states of deliveries. Returns the results in the same order. Another state that exists is an error:
+    /// another process is handling the same event. [`Error::Busy`] means that the partition or the table was throttled.
     ///
     /// Several states are inserted by statements, because batched writes have no conditions. No delivery may occur
     /// twice, because the entire batch would fail. Moto 5.2.5 cannot execute such statements, so a single state is put.
     pub async fn begin(&self, states: Vec<Row>) -> Vec<Result<()>> {
-        if let [Row(state)] = &states[..] {
-            return vec![self.begin_one(state.clone()).await];
+        let mut begun = match &states[..] {
+            [Row(state)] => vec![self.begin_one(state.clone()).await],
+            _ => {
+                let inserts = states.iter().map(|Row(state)| insert_statement(&self.table, state.clone()));
+                self.execute(inserts.collect()).await
+            }
+        };
+        self.recognize(&states, &mut begun).await;
+        begun
+    }
+
+    /// Finds the states that an earlier try of this call has written, and whose response was lost.
+    async fn recognize(&self, states: &[Row], begun: &mut [Result<()>]) {
+        let mut refused: Vec<_> =
+            begun.iter_mut().zip(states).filter(|(begun, _)| matches!(begun, Err(Error::Internal(_)))).collect();
+        if refused.is_empty() {
+            return;
         }
-        self.execute(states.into_iter().map(|Row(item)| insert_statement(&self.table, item)).collect()).await
+        match self.get_all(refused.iter().map(|(_, Row(state))| key_of(state)).collect()).await {
+            Ok(found) => refused
+                .iter_mut()
+                .filter(|(_, Row(state))| found.get(&key_of(state)) == Some(state))
+                .for_each(|(begun, _)| **begun = Ok(())),
+            Err(error) => crate::log!("log.unread", ?error, unread = refused.len()),
+        }
     }
 
     async fn begin_one(&self, state: Item) -> Result<()> {

@@ -7,6 +7,21 @@ use tests::{
     world::{faults::failure, log::due_message},
 };
 
+/// The repeated write of its state finds the state, which is not that of a duplicate.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_no_duplicate_if_a_response_is_lost() {
+    let world = World::repeating(&[]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    // The state of one parked delivery is put, and those of several are inserted together.
+    for (job, paths) in [["/1"].as_slice(), &["/2", "/3"]].into_iter().enumerate() {
+        for path in paths {
+            world.new_endpoint(&tenant, &receiver.url(path), "correct-horse-battery").await;
+        }
+        world.deliver(event(&tenant.id, job)).await;
+        assert_eq!(receiver.count().await, [1, 4][job]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_has_the_same_webhook_id() {
     let world = World::start().await;
