@@ -21,6 +21,7 @@ mod fuzz;
 mod http;
 mod job_failures;
 mod local;
+mod lost_responses;
 mod notices;
 mod organization;
 mod pages;
