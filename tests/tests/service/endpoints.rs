@@ -6,6 +6,7 @@ pub(crate) mod failing;
 mod headers;
 mod list;
 mod options;
+mod races;
 mod rotation;
 mod same_url;
 mod test_event;

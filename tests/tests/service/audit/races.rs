@@ -10,7 +10,7 @@ use common::id::TenantId;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
-    Tenant, World, text,
+    Call, Receiver, Tenant, World, event, text,
     world::{people::PASSWORD, set_cookie},
 };
 use tokio::{runtime::Handle, task::block_in_place};
@@ -151,4 +151,21 @@ async fn concurrent_names_of_a_user_are_recorded_in_order() {
         name = steps.remove(name).expect("the next name");
     }
     assert_eq!(world.session(&jo.cookie).await.body["user"]["name"], name);
+}
+
+/// Otherwise, the log would not say who enabled an endpoint that the service had disabled.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enabling_that_races_with_a_410_is_recorded() {
+    let (world, race) = World::racing().await;
+    let jo = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(410, &[])]).await;
+    let endpoint = world.endpoint(&jo, &receiver.url("/"), "s").await;
+    let (rival, tenant) = (Arc::clone(&world), jo.id.clone());
+    let is_update = |call: &Call| call.function == "webhooks-update" && call.operation == "UpdateItem";
+    race.before(is_update, async move { rival.deliver(event(&tenant, "j")).await });
+    world.rpc(&jo.key, "webhooks/update", json!({"id": endpoint, "active": true})).await.ok();
+    assert!(race.is_over());
+    assert_eq!(world.only_endpoint(&jo).await["active"], true);
+    let found = entries(&world, &jo, json!({"action": "webhook.updated"})).await;
+    assert_eq!(found[0]["changes"], json!([{"field": "active", "old": "false", "new": "true"}]));
 }
