@@ -1,9 +1,11 @@
 //! `POST /v1/deliveries/erase`.
 
+use std::sync::Arc;
+
 use common::webhooks::delivery::{Attempt, Delivery, Failure, Outcome, Status, Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Browser, Doomed, Receiver, Tenant, World, at_each_call, context, event, sample_event};
+use tests::{Browser, Call, Doomed, Receiver, Tenant, World, at_each_call, context, event, sample_event};
 
 use super::{Book, Draft, HOUR, SECOND, id, ids, read};
 use crate::{job_failures, notices};
@@ -491,4 +493,45 @@ async fn the_text_of_a_job_without_deliveries_is_erased() {
     erase(&world, &tenant, json!({"job_id": "j"})).await.ok();
     let items = format!("{:?}", world.items("webhook-endpoints").await);
     assert_eq!(items.matches(SECRET).count(), 1, "the other organization's job keeps its text");
+}
+
+/// Another failure of the workflow moves the text to another place of the item.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_during_an_erasure_is_kept_and_restores_no_text() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let job = |id: &str, text: &str| {
+        let mut job = job_failures::failed(&tenant.id, "nightly", id);
+        job["error"] = json!(text);
+        job
+    };
+    world.deliver(job("first", SECRET)).await;
+    let erases = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "webhook-endpoints";
+    let (rival, second) = (Arc::clone(&world), job("second", "stays-5d"));
+    race.before(erases, async move { rival.deliver(second).await });
+    erase(&world, &tenant, json!({"job_id": "first"})).await.ok();
+    assert!(race.is_over());
+    let items = format!("{:?}", world.items("webhook-endpoints").await);
+    assert!(!items.contains(SECRET) && items.contains("stays-5d"), "{items}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_is_erased_or_resent_but_not_both() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let fields = json!({"delivery_id": failed(&Book::of(&world), &tenant, &endpoint).await.id});
+    let erases = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "deliveries";
+    let (rival, key, same) = (Arc::clone(&world), tenant.key.clone(), fields.clone());
+    race.before(erases, async move { assert_eq!(rival.rpc(&key, "deliveries/resend", same).await.status, 200) });
+    assert_eq!(erase(&world, &tenant, fields.clone()).await.error(), (409, "CONFLICT", "delivery_pending"));
+    let resent = read(&world, &tenant, "get", fields.clone()).await.ok().clone();
+    assert!(resent["payload"].as_str().is_some_and(|payload| payload.contains(SECRET)), "{resent}");
+
+    world.set("deliveries", ("status", "pending"), json!({"status": "failed", "next_attempt_at": null})).await;
+    let (rival, who, same) = (Arc::clone(&world), tenant.clone(), fields.clone());
+    race.before_transaction(async move { assert_eq!(erase(&rival, &who, same).await.status, 200) });
+    let resent = world.rpc(&tenant.key, "deliveries/resend", fields).await;
+    assert_eq!(resent.error(), (409, "CONFLICT", "payload_not_kept"));
+    assert!(race.is_over() && !is_anything_left(&world).await);
 }

@@ -297,3 +297,21 @@ async fn a_search_is_exact_between_any_sweeps() {
         assert_eq!(stats.ok()["total"]["delivered"], of_job.concat().len(), "seed {seed}");
     }
 }
+
+/// The slower sweep has the older clock. Its segment would end earlier, so the next sweep would count deliveries twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sweeps_that_index_a_log_count_each_delivery_once() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let (book, owner, shards) = (Book::of(&world), id(&tenant), shards(&world, &tenant).await);
+    book.write(&tenant, [1, 3].map(|hours| Draft::to(&endpoint, book.ago(HOUR * hours), hours))).await;
+    let (log, of, all, now) = (book.log.clone(), owner.clone(), shards.clone(), book.now);
+    race.before_transaction(async move { assert!(!log.index(&of, &all, now).await.expect("it is written")) });
+    for now in [book.ago(HOUR * 2), book.now] {
+        book.index(&owner, &shards, now).await.expect("it is written");
+    }
+    assert!(race.is_over());
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"since": book.ago(HOUR * 5)})).await;
+    assert_eq!(stats.ok()["total"]["delivered"], 2);
+}

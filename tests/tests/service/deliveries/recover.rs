@@ -19,7 +19,7 @@ use common::{
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, event, world::tables::item};
+use tests::{Receiver, Tenant, World, event, text, world::tables::item};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, id, pages, read};
 
@@ -464,4 +464,30 @@ async fn a_recovery_continues_if_a_response_is_lost() {
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since})).await;
     while world.poll_due().await > 0 {}
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+/// Otherwise, the recovery would have passed deliveries that the call added, or would forget those of another call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_widens_only_what_it_has_read() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let (book, owner) = (Book::of(&world), id(&tenant));
+    let fields = |hours: [u32; 2]| {
+        let [since, until] = hours.map(|hours| book.ago(HOUR * hours));
+        json!({"webhook_endpoint_id": endpoint, "since": since, "until": until})
+    };
+    let first = recover(&world, &tenant, fields([4, 2])).await;
+    let (log, of) = (book.log.clone(), text(&first).parse().expect("an id"));
+    race.before_transaction(async move {
+        log.take_recovery(&owner, of, Timestamp::now()).await.expect("the write succeeds").expect("it is free");
+    });
+    let second = recover(&world, &tenant, fields([5, 2])).await;
+    assert_ne!(second, first, "it has begun");
+    let (rival, who, later) = (Arc::clone(&world), tenant.clone(), fields([3, 1]));
+    race.before_transaction(async move { drop(recover(&rival, &who, later).await) });
+    assert_eq!(recover(&world, &tenant, fields([6, 3])).await, second);
+    assert!(race.is_over());
+    let unfinished = unfinished(&book, &tenant).await;
+    assert_eq!(unfinished[1].selection.time, book.ago(HOUR * 6)..book.ago(HOUR));
 }

@@ -263,3 +263,14 @@ async fn an_event_to_failing_endpoints_costs_its_size_once() {
     let written = world.units().written;
     assert!((100.0..260.0).contains(&written), "{written} units");
 }
+
+/// The log has only the beginning of such an id, by which it could not find the payload again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_a_long_id_shares_no_payload() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let (tenant, _receivers) = with_failing(&world, 2).await;
+    world.deliver(event(&tenant.id, "j".repeat(1025))).await;
+    assert_eq!(payloads(&world).await, 2);
+    world.poll_all("deliveries").await;
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
+}

@@ -1,8 +1,10 @@
 //! Pull deliveries of an endpoint that is deleted.
 
+use std::sync::Arc;
+
 use common::webhooks::delivery::Status;
 use serde_json::json;
-use tests::{World, event, world::tables::Item};
+use tests::{Call, World, event, world::tables::Item};
 
 use super::{ends_of_lease, open, pull_endpoint, result, settle_one, sweep_after, take, take_one, with_endpoint};
 use crate::deliveries::{Book, Draft, HOUR};
@@ -104,4 +106,28 @@ async fn a_resend_to_an_existing_endpoint_stays_available() {
     sweep_after(&world, 10).await;
     sweep_after(&world, 16 * 60).await;
     take_one(&world, &tenant, &endpoint).await;
+}
+
+/// The sweep that looks after a resend finds the endpoint, and its owner deletes it before the sweep's next call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_ends_if_its_endpoint_is_deleted_during_a_sweep() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let taken = take_one(&world, &tenant, &endpoint).await;
+    settle_one(&world, &tenant, &taken, json!({"status_code": 200})).await;
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": taken["delivery_id"]})).await.ok();
+    let passes = |call: &Call| {
+        let partition = call["Key"]["destination"]["S"].as_str();
+        call.operation == "UpdateItem" && partition.is_some_and(|partition| partition.starts_with("ending/"))
+    };
+    let (rival, key) = (Arc::clone(&world), tenant.key.clone());
+    race.before(passes, async move {
+        assert_eq!(rival.rpc(&key, "webhooks/delete", json!({"id": endpoint})).await.status, 200);
+    });
+    sweep_after(&world, 10).await;
+    assert!(race.is_over());
+    sweep_after(&world, 60).await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Ended);
 }

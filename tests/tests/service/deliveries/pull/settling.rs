@@ -1,13 +1,14 @@
 //! Leased deliveries are settled with the outcome of an attempt.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use common::webhooks::delivery::Status;
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
-use tests::{World, event};
+use tests::{Call, World, event};
 
 use super::{
-    ends_of_lease, jobs, pull_endpoint, receive, result, settle, settle_one, settlement, take, take_one, with_endpoint,
+    ends_of_lease, jobs, pull_endpoint, receive, result, settle, settle_one, settlement, sweep_after, take, take_one,
+    with_endpoint,
 };
 use crate::deliveries::read;
 
@@ -309,4 +310,36 @@ async fn a_response_is_left_out_if_the_endpoint_has_changed() {
         }
         world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await;
     }
+}
+
+/// Both calls have read the delivery with its lease before either settles it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_of_two_concurrent_settlements_counts() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let taken = take_one(&world, &tenant, &endpoint).await;
+    let settles = |call: &Call| call.function == "deliveries-settle" && call.operation == "UpdateItem";
+    let (rival, who, same) = (Arc::clone(&world), tenant.clone(), taken.clone());
+    race.before(settles, async move { drop(settle_one(&rival, &who, &same, json!({"status_code": 200})).await) });
+    let late = settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
+    assert_eq!(late, result(&taken, "settled", Some("delivered")));
+    let logged = world.only_logged(&tenant.id).await;
+    assert_eq!((logged.status, logged.attempts), (Status::Delivered, 1));
+}
+
+/// A resend would end the lease of a client that is working on the delivery.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_leaves_out_what_waits_for_a_client() {
+    let (world, tenant, endpoint) = with_endpoint(&[("RETRY_SCHEDULE", "600")]).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let taken = take_one(&world, &tenant, &endpoint).await;
+    settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let since = Timestamp::now().before(Duration::from_secs(60));
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": since, "status": "pending"});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    sweep_after(&world, 0).await;
+    assert_eq!(take(&world, &tenant, &endpoint).await, Vec::<Value>::new());
 }
