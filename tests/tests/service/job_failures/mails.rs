@@ -1,7 +1,16 @@
 //! Emails about failed jobs: their timing, recipients and content.
 
+use std::sync::Arc;
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        event::JobEvent,
+        job_failures::{FailedJob, storm::Write},
+    },
+};
 use serde_json::json;
-use tests::{Browser, Receiver, Tenant, World, callback, text};
+use tests::{Browser, Call, Receiver, Tenant, World, callback, text};
 
 use super::{HOUR, MINUTE, failed, later, mails, reported, said};
 use crate::notices::sweep;
@@ -246,4 +255,47 @@ async fn the_failures_of_a_deleted_organization_are_deleted() {
     world.stack.invoke("accounts-purge", json!({"time": later(3 * MINUTE)})).await.expect("the purge succeeds");
     assert!(world.items("webhook-endpoints").await.is_empty());
     assert_eq!(reported(&world).await, [said("a", "1")]);
+}
+
+/// A sweep drops the notice of a failure that was reported before, and another job fails just before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_while_a_notice_is_dropped_is_reported() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    sweep(&world, later(0)).await;
+    let again = JobEvent::parse(&failed(&tenant.id, "a", 1).to_string(), Timestamp::now()).expect("an event");
+    let (workflow, again) = FailedJob::of(&again, true).and_then(|again| again.read()).expect("a failure");
+    let (owner, write) = (tenant.id.parse().expect("a tenant"), Write::Ids { more: 0 });
+    world.job_failures().note(&owner, &workflow, &[again], write, Timestamp::now()).await.expect("it is noted");
+    let drops = |call: &Call| call.function == "deliveries-wake" && is_of_a_workflow(call);
+    let (rival, second) = (Arc::clone(&world), failed(&tenant.id, "a", 2));
+    race.before(drops, async move { rival.deliver(second).await });
+    for minute in [62, 63] {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    assert!(race.is_over());
+    assert_eq!(reported(&world).await, [said("a", "1"), said("a", "1")]);
+}
+
+/// The item would never expire.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_restores_nothing_of_a_purged_organization() {
+    let (world, race) = World::racing().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    let reports = |call: &Call| {
+        let update = call["UpdateExpression"].as_str();
+        is_of_a_workflow(call) && update.is_some_and(|update| update.contains("mailed_at"))
+    };
+    let (endpoints, owner) = (world.stored_endpoints(), tenant.id.parse().expect("a tenant"));
+    race.before(reports, async move { endpoints.forget(&owner).await.expect("the items are deleted") });
+    sweep(&world, later(0)).await;
+    assert!(race.is_over());
+    assert_eq!(world.items("webhook-endpoints").await, []);
+}
+
+fn is_of_a_workflow(call: &Call) -> bool {
+    let key = call["Key"]["webhook_endpoint_id"]["S"].as_str();
+    call.operation == "UpdateItem" && key.is_some_and(|key| key.starts_with("#failing#"))
 }
