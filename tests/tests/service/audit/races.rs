@@ -161,7 +161,7 @@ async fn an_enabling_that_races_with_a_410_is_recorded() {
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     let endpoint = world.endpoint(&jo, &receiver.url("/"), "s").await;
     let (rival, tenant) = (Arc::clone(&world), jo.id.clone());
-    let is_update = |call: &Call| call.function == "webhooks-update" && call.operation == "UpdateItem";
+    let is_update = |call: &Call| call.function == "webhooks-update" && call.operation == "TransactWriteItems";
     race.before(is_update, async move { rival.deliver(event(&tenant, "j")).await });
     world.rpc(&jo.key, "webhooks/update", json!({"id": endpoint, "active": true})).await.ok();
     assert!(race.is_over());
