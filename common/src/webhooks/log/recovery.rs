@@ -115,7 +115,7 @@ impl DeliveryLog {
         retry_conflicts((), |()| async move {
             let latest = self.latest_recovery(tenant, selection.endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
-            let waiting = recoveries.iter().find(|other| other.waits() && other.selection.is_joined_by(selection));
+            let waiting = joined(&recoveries, selection)?;
             let recovery =
                 waiting.map_or_else(|| Recovery::new(selection.clone()), |waiting| waiting.widened(&selection.time));
             let call = marker(recovery.id)?;
@@ -125,9 +125,6 @@ impl DeliveryLog {
                     return Ok(Break(recovery.id));
                 }
                 Some(_) => self.widen(transaction, tenant, &recovery),
-                None if recoveries.iter().filter(|other| !other.done).count() >= MAX_UNFINISHED => {
-                    return Err(Error::Conflict(Conflict::RecoveryLimit(MAX_UNFINISHED)));
-                }
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
             let entry = Entry::new(Action::RecoveryStarted, tenant, selection.target(tenant));
@@ -141,6 +138,14 @@ impl DeliveryLog {
             }
         })
         .await
+    }
+
+    /// Checks that a recovery of these deliveries can be added now.
+    ///
+    /// # Errors
+    /// The tenant has too many unfinished recoveries.
+    pub async fn check_recovery(&self, tenant: &TenantId, selection: &Selection) -> Result<()> {
+        joined(&self.newest_recoveries(tenant).await?, selection).map(drop)
     }
 
     /// Writes a new recovery, on condition that `latest` is still the latest of its endpoint, or of all endpoints.
@@ -261,6 +266,18 @@ impl Selection {
         self.outcome.as_deref().is_none_or(|wanted| outcome == Some(wanted))
             && self.workflow.as_deref().is_none_or(|wanted| workflow == Some(kept_workflow(wanted)))
     }
+}
+
+/// Finds the recovery that a call for these deliveries extends, if there is one.
+///
+/// # Errors
+/// There is none, and too many are unfinished.
+fn joined<'a>(recoveries: &'a [Recovery], selection: &Selection) -> Result<Option<&'a Recovery>> {
+    let waiting = recoveries.iter().find(|other| other.waits() && other.selection.is_joined_by(selection));
+    if waiting.is_none() && recoveries.iter().filter(|other| !other.done).count() >= MAX_UNFINISHED {
+        return Err(Error::Conflict(Conflict::RecoveryLimit(MAX_UNFINISHED)));
+    }
+    Ok(waiting)
 }
 
 fn statuses(missed: Missed) -> &'static [Status] {

@@ -146,13 +146,16 @@ async fn recover(
     if form.get("sure") != TICKED && confirmations::is_needed(app, tenant, &endpoint, &wanted, now).await? {
         return Ok(confirmations::ask(id, form));
     }
-    let RecoveryRequest { mut time, missed } = wanted;
+    let RecoveryRequest { time, missed } = wanted;
+    let mut selection = Selection { endpoint: Some(id), time, status: missed, outcome: None, workflow: None };
     if form.get("activate") == TICKED && !endpoint.active {
+        app.log.check_recovery(tenant, &selection).await?;
         activate(app, recorder, tenant, id, true).await?;
-        // Events were held until this moment.
-        time.end = if form.get("until").is_empty() { Timestamp::now() } else { time.end };
+        if form.get("until").is_empty() {
+            // Events were held until this moment.
+            selection.time.end = Timestamp::now();
+        }
     }
-    let selection = Selection { endpoint: Some(id), time, status: missed, outcome: None, workflow: None };
     app.recover(recorder, tenant, &selection).await?;
     Ok(after(id, "recovering"))
 }

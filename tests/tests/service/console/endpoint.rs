@@ -1,7 +1,7 @@
 //! The page of an endpoint.
 
 use serde_json::{Value, json};
-use tests::{Answer, Browser, Receiver, Tenant, World, event};
+use tests::{Answer, Browser, Receiver, Tenant, World, event, world::tables::item};
 
 use super::{disable, says, text};
 
@@ -173,6 +173,28 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!((receiver.count().await, &world.only_endpoint(&tenant).await["active"]), (1, &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_that_is_refused_does_not_enable_the_endpoint() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    disable(&browser, &path).await;
+    world.deliver(event(&tenant.id, "job")).await;
+    for _ in 0..100 {
+        let id = uuid::Uuid::now_v7().to_string();
+        let unfinished = json!({
+            "destination": format!("recovery/{}", tenant.id), "delivery": id, "open": "recovery", "since": 0, "until": 1,
+            "begun": true,
+        });
+        world.put("deliveries", item(&unfinished)).await;
+    }
+    let page = browser.open(&path).await;
+    let refused = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
+    assert_eq!(refused.status, 409);
+    assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false));
 }
 
 #[tokio::test(flavor = "multi_thread")]
