@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
     failing_workflow::{FULL, Failing},
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
     table::{
-        AGAIN, FAILED, INDEX, JobFailures, MORE, NEWEST, Noted, PENDING, PREFIX, TOLD, TOLD_UNTIL, WORKFLOW, WRITES,
-        failure_value, ids, key, read, sort_key,
+        AGAIN, CALL, FAILED, INDEX, JobFailures, MORE, NEWEST, Noted, PENDING, PREFIX, TOLD, TOLD_UNTIL, WORKFLOW,
+        WRITES, failure_value, ids, key, once, read, sort_key,
     },
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     },
     error::{Error, Result},
     id::TenantId,
+    runtime_sources,
     timestamp::Timestamp,
     webhooks::endpoints::{
         item::*,
@@ -36,7 +37,8 @@ const PAGES: usize = 20;
 impl JobFailures {
     /// Records a workflow's failures (at least one, newest first), creating a pending notice. Until the notice has
     /// [`FULL`] ids, each failure counts once, even if the call is repeated. From then on, failures are only counted,
-    /// and a repeated call may count them twice. The item therefore stays small even if the email is late.
+    /// and a repeated call counts them twice unless the SDK repeats it at once. The item therefore stays small even if
+    /// the email is late.
     pub async fn note(
         &self,
         tenant: &TenantId,
@@ -45,7 +47,8 @@ impl JobFailures {
         write: Write,
         now: Timestamp,
     ) -> Result<Noted> {
-        let send = |update: Update| update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job");
+        let call = text(runtime_sources::uuid());
+        let send = |update| once(update, &call).send_and_read(&self.dynamodb, "noting a failed job");
         let counted = |more| self.counting(tenant, workflow, failures, more, now);
         let noted = match write {
             Write::Ids { more } => {
@@ -58,13 +61,16 @@ impl JobFailures {
                 let new = failures.iter().filter(|failure| !failure.id.is_repeated).count();
                 let new = u64::try_from(new).unwrap_or(u64::MAX);
                 match send(with_ids).await? {
-                    None => send(counted(more.saturating_add(new))).await?,
+                    (false, full) if full.get(CALL.name()) != Some(&call) => {
+                        send(counted(more.saturating_add(new))).await?
+                    }
                     noted => noted,
                 }
             }
             Write::Count { more } => send(counted(more)).await?,
         };
-        let noted = noted.unwrap_or_default();
+        // If the update was refused, this call had already made it.
+        let (_, noted) = noted;
         let failing =
             read(&noted)?.ok_or_else(|| Error::Internal("a failed job was recorded without a notice".to_owned()))?;
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })

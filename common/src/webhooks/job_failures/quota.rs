@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::table::JobFailures;
+use super::table::{CALL, JobFailures, once};
 use crate::{
     aws::{
         dynamo::{ItemReader, attributes, number, text},
@@ -49,8 +49,6 @@ impl Quota {
 
 attributes! {
     MAILS = "mails", MAIL_DAY = "mail_day",
-    // Identifies the call that was counted last.
-    CALL = "call",
 }
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DOING: &str = "counting emails to an organization";
@@ -64,9 +62,8 @@ impl JobFailures {
         let call = text(runtime_sources::uuid());
         // If another call counts the first email of the day between these two writes, the second round counts again.
         for _ in 0..2 {
-            let more = self.change_mails(tenant, quota, 1, now).set(CALL, call.clone());
+            let more = once(self.change_mails(tenant, quota, 1, now), &call);
             let more = more.only_if(MAILS.is_below(number(quota.limit())));
-            let more = more.only_if(CALL.is_absent().or(CALL.differs_from(call.clone())));
             let (is_counted, counted) = more.send_and_read(&self.dynamodb, DOING).await?;
             if is_counted || counted.get(CALL.name()) == Some(&call) {
                 return ItemReader::new("email count", &counted).number(MAILS).map(Some);
@@ -89,7 +86,8 @@ impl JobFailures {
 
     /// Undoes the count of an email that was not sent.
     pub async fn give_back_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<()> {
-        let less = self.change_mails(tenant, quota, -1, now).only_if(MAILS.is_above(number(0)));
+        let less = once(self.change_mails(tenant, quota, -1, now), &text(runtime_sources::uuid()));
+        let less = less.only_if(MAILS.is_above(number(0)));
         less.send(&self.dynamodb, DOING).await.map(drop)
     }
 

@@ -49,6 +49,8 @@ attributes! { pub(super)
     AGAIN = "again",
     WORKFLOW = "workflow", FAILED = "failed", MORE = "more", TOLD = "told", TOLD_UNTIL = "told_until",
     WRITES = "writes",
+    // Identifies the call that was counted last.
+    CALL = "call",
 }
 // The attributes of a failure.
 attributes! {
@@ -59,6 +61,12 @@ impl JobFailures {
     pub(super) fn update(&self, tenant: &TenantId, key: &str) -> Update {
         Update::of(&self.table, self::key(tenant, key))
     }
+}
+
+/// Counts the call that `update` belongs to, unless it was counted last: the SDK repeats an update whose response was
+/// lost.
+pub(super) fn once(update: Update, call: &AttributeValue) -> Update {
+    update.set(CALL, call.clone()).only_if(CALL.is_absent().or(CALL.differs_from(call.clone())))
 }
 
 pub(super) fn key(tenant: &TenantId, key: &str) -> Item {

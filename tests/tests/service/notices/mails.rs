@@ -1,6 +1,12 @@
 //! Emails about endpoints: their timing and content.
 
-use common::timestamp::Timestamp;
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    timestamp::Timestamp,
+    webhooks::job_failures::{JobFailures, Quota},
+};
 use serde_json::json;
 use tests::{Receiver, Tenant, World, event, text, world::tables::item};
 
@@ -372,4 +378,45 @@ async fn a_lost_response_does_not_use_up_the_days_last_email() {
     let mails = mails(&world).await;
     assert_eq!(mails.len(), 2);
     assert!(mails.iter().all(|mail| text(&mail["text"]).contains("today's last email")), "{mails:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_counts_and_shows_a_failed_job_once() {
+    let (world, tenant, _receiver) = with_lost_responses().await;
+    for job in [2, 3] {
+        world.deliver(failed(&tenant.id, "a", job)).await;
+    }
+    world.deliver(failed(&tenant.id, "b", 0)).await;
+    let mut full = world.items("webhook-endpoints").await;
+    full.retain(|item| item.get("workflow") == Some(&AttributeValue::S("b".to_owned())));
+    let mut full = full.pop().expect("the workflow");
+    let ids = (1..100).map(|job| format!("{}.{job:016x}", Timestamp::now().as_millisecond()));
+    full.insert("failed".to_owned(), AttributeValue::Ss(ids.collect()));
+    world.put("webhook-endpoints", full).await;
+    world.deliver(failed(&tenant.id, "b", 100)).await;
+    sweep(&world, later(MINUTE)).await;
+    let mails = mails(&world).await;
+    let of = |workflow: &str| {
+        let mut texts = mails.iter().map(|mail| text(&mail["text"]));
+        texts.find(|text| text.contains(&format!("Workflow: {workflow}\n"))).expect("an email")
+    };
+    for part in ["New failures: 3\n", "Listed below: the 3 newest\n", "Job: 1\n", "Job: 2\n", "Job: 3\n"] {
+        assert!(of("a").contains(part), "{part} is missing from {}", of("a"));
+    }
+    assert!(of("b").contains("New failures: about 100\n"), "{}", of("b"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_gives_an_email_back_once() {
+    let world = World::repeating(&[]).await;
+    let settings = world.stack.environment("deliveries-wake").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let table = JobFailures::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let (tenant, now) = ("acme".parse().expect("a tenant"), Timestamp::now());
+    for number in 1..=2 {
+        let taken = table.take_mail(&tenant, Quota::Failures, now).await.expect("it is counted");
+        assert_eq!(taken, Some(number));
+    }
+    table.give_back_mail(&tenant, Quota::Failures, now).await.expect("it is given back");
+    assert_eq!(table.take_mail(&tenant, Quota::Failures, now).await.expect("it is counted"), Some(2));
 }
