@@ -157,11 +157,15 @@ impl Endpoints {
         let answered =
             || self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove([STREAK, FIRST_FAILED_AT]);
         let is_told = TOLD_SINCE.exists().and(HEALTHY_AT.is_absent().or(HEALTHY_AT.is_below_that_of(TOLD_SINCE)));
+        // An earlier try may have made this write, but its response was lost.
+        let noted_at = number(at.as_millisecond());
+        let is_noted = HEALTHY_AT.equals(noted_at.clone()).and(NOTICE_AT.equals(noted_at.clone()));
         let recovered = answered()
             .set(NOTICE, text(PENDING))
-            .set(NOTICE_AT, number(at.as_millisecond()))
+            .set(NOTICE_AT, noted_at)
             .remove([NOTICE_TRIES])
-            .only_if(is_told.and(DISABLED_AT.is_absent()));
+            .only_if(is_told.or(is_noted.and(NOTICE_TRIES.is_absent())))
+            .only_if(DISABLED_AT.is_absent());
         if recovered.send(&self.dynamodb, NOTING).await? {
             crate::log!("endpoint.recovered", %tenant, endpoint = %id);
             return Ok(());

@@ -420,3 +420,16 @@ async fn a_lost_response_gives_an_email_back_once() {
     table.give_back_mail(&tenant, Quota::Failures, now).await.expect("it is given back");
     assert_eq!(table.take_mail(&tenant, Quota::Failures, now).await.expect("it is counted"), Some(2));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_response_does_not_hide_a_recovery_from_the_log() {
+    let world = World::repeating(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "1")).await;
+    sweep(&world, later(0)).await;
+    world.deliver(event(&tenant.id, "2")).await;
+    let logged = tests::log::collected();
+    let recovered = logged.lines().filter(|line| line.contains("endpoint.recovered") && line.contains(&id));
+    assert_eq!(recovered.count(), 1);
+}
