@@ -79,7 +79,7 @@ impl Erasure<'_> {
             if !delivery.can_be_erased(now) {
                 return Err(Error::Conflict(Conflict::DeliveryPending));
             }
-            sharing.extend((delivery.is_shared && delivery.erased_at.is_none()).then(|| delivery.clone()));
+            sharing.extend(delivery.is_shared.then(|| delivery.clone()));
             Ok(true)
         };
         let (ids, next) = self.search(None, &filter, cursor, SEARCH_TIME, usize::MAX, is_wanted).await?;

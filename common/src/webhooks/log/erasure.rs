@@ -69,11 +69,11 @@ impl DeliveryLog {
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<Delivery> {
         let erased = retry_conflicts((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
-            if before.erased_at.is_some() {
-                return Ok(Break(before));
-            }
             if !before.can_be_erased(now) || self.is_relied_on(tenant, &before, now).await? {
                 return Err(Error::Conflict(Conflict::DeliveryPending));
+            }
+            if before.erased_at.is_some() {
+                return Ok(Break(before));
             }
             let update = self
                 .update(state_key(tenant, id))

@@ -11,7 +11,7 @@ use common::{
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Receiver, Switch, Tenant, World, event, records};
+use tests::{Receiver, Switch, Tenant, World, event, records, world::tables::Item};
 
 use super::{id, log::noise, read};
 
@@ -133,6 +133,28 @@ async fn a_shared_payload_cannot_be_erased_for_a_minute() {
         }
         assert_eq!(payloads(&world).await, usize::from(!is_erased));
     }
+}
+
+/// The process that erased the last delivery died before it had deleted the payload. Before the call is repeated,
+/// another process stores the payload again, because it handles the event again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_erasure_spares_a_payload_that_was_stored_again() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, _receivers) = with_failing(&world, 2).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let is_state = |item: &Item| item.contains_key("shared");
+    let erased_at = json!({"erased_at": Timestamp::now().as_millisecond()});
+    assert_eq!(world.set_where("deliveries", is_state, &erased_at).await, 2);
+    let delivery = world.log(&tenant.id).await.remove(0);
+    for fields in [json!({"delivery_id": delivery.id}), json!({"job_id": "j"})] {
+        let answer = world.rpc(&tenant.key, "deliveries/erase", fields).await;
+        assert_eq!(answer.error(), (409, "CONFLICT", "delivery_pending"));
+        assert_eq!(payloads(&world).await, 1);
+    }
+    let long_ago = json!({"shared_at": Timestamp::now().before(Duration::from_secs(60)).as_millisecond()});
+    world.set_where("deliveries", |item| item.contains_key("shared_at"), &long_ago).await;
+    erase(&world, &tenant, json!({"delivery_id": delivery.id})).await;
+    assert_eq!(payloads(&world).await, 0, "nothing is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
