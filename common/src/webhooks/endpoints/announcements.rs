@@ -137,7 +137,7 @@ impl Endpoints {
             let spread = DeliveryId { shard: delivery.webhook_id.shard(SHARDS), ..delivery.id };
             [DeliveryId { shard: 0, ..delivery.id }, spread]
         });
-        let known = log.known(tenant, &places.collect::<Vec<_>>()).await?;
+        let known = log.readable(tenant, &places.collect::<Vec<_>>()).await?;
         let is_known = |delivery: &Delivery| known.values().any(|known| known.webhook_id == delivery.webhook_id);
         let body = Body::from(notice.body(failures, now)?);
         let new: Vec<_> = deliveries.into_iter().filter(|delivery| !is_known(delivery)).collect();
@@ -151,13 +151,16 @@ impl Endpoints {
             payload.into_iter().chain([log.due_row(tenant, delivery, now)]).chain(late)
         });
         log.put_all(rows).await?;
-        for delivery in &new {
-            // Another process may have written the state in the meantime.
-            let state = log.first_row(tenant, delivery, None, entered);
-            log.begin_in(Transaction::new("announcing a notice"), state).try_commit(&self.dynamodb).await?;
+        let mut begun = Vec::new();
+        for delivery in new {
+            let state = log.first_row(tenant, &delivery, None, entered);
+            // Otherwise, the state is unreadable, or another process has written it in the meantime.
+            if log.begin_in(Transaction::new("announcing a notice"), state).try_commit(&self.dynamodb).await? {
+                begun.push(delivery);
+            }
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);
-        let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::delayable(tenant, delivery, now));
+        let due = begun.iter().chain(waiting).filter_map(|delivery| DueAttempt::delayable(tenant, delivery, now));
         for error in queues.send(&due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err) {
             // The sweep finds the delivery's due row and wakes the delivery.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);

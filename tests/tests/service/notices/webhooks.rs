@@ -176,3 +176,26 @@ async fn a_pull_endpoint_receives_notices_and_causes_them() {
     let body: Value = serde_json::from_str(notice["body"].as_str().expect("a body")).expect("JSON");
     assert_eq!((&body["url"], &body["reason"]), (&Value::Null, &json!("gone")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_delivery_of_a_notice_does_not_stop_its_email() {
+    let (world, tenant) = impatient().await;
+    let (failing, asks) = (broken().await, Receiver::start().await);
+    let subject = endpoint(&world, &tenant, &failing.url("/"), json!(["job.completed"])).await;
+    endpoint(&world, &tenant, &asks.url("/"), json!(NOTICES)).await;
+    world.deliver(event(&tenant.id, "1")).await;
+    let organization = format!("org#{}", tenant.id);
+    let address = async |address: Value| {
+        let change = json!({"debug_notification_email": address});
+        world.set("organizations", ("pk", &organization), change).await;
+    };
+    // The email cannot be sent, so the notice is tried again.
+    address(Value::Null).await;
+    sweep(&world, later(0)).await;
+    world.handle_all().await;
+    address(json!("ops@example.com")).await;
+    world.set("deliveries", ("job_id", &subject), json!({"event": "unheard.of"})).await;
+    sweep(&world, later(2 * MINUTE)).await;
+    assert_eq!(super::subjects(&world).await, [super::FAILING]);
+    assert_eq!(world.left().await, 0, "no message is about it");
+}
