@@ -143,8 +143,8 @@ pub const LINES: &[Line] = lines! {
         "An endpoint kept failing or responded with HTTP 410, so the service disabled it. If this happens often, see \
          [failing endpoints](#failing-endpoints)."
     ERROR "endpoint.unreadable" [endpoint, error]
-        "A stored endpoint cannot be read, so nothing is delivered to it. Repair its item. Other endpoints are not \
-         affected."
+        "A stored endpoint cannot be read, so nothing is delivered to it, and its recoveries and emails wait. Repair its \
+         item. Other endpoints are not affected."
     WARN "endpoint.health_unnoted" [tenant, endpoint, error]
         "An attempt's result could not be recorded on its endpoint. The next attempt will record its result."
     ERROR "endpoints.unread" [tenant, error]

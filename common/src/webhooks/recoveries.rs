@@ -39,7 +39,8 @@ pub enum RecoveryStep {
     More,
     /// The recovery is done.
     Done,
-    /// Enough attempts are scheduled until the next sweep, or another process is resending a page.
+    /// Enough attempts are scheduled until the next sweep, another process is resending a page, or the endpoint is
+    /// unreadable.
     Waits,
 }
 
@@ -91,7 +92,7 @@ impl Recoveries {
         now: Timestamp,
         end: Instant,
     ) -> Result<RecoveryStep> {
-        let endpoints = self.endpoints_of(tenant, recovery).await?;
+        let Some(endpoints) = self.endpoints_of(tenant, recovery).await? else { return Ok(RecoveryStep::Waits) };
         let active = endpoints.iter().filter(|endpoint| endpoint.active);
         let active = active.map(|endpoint| Active { shards: endpoint.shards(), is_pull: endpoint.kind == Kind::Pull });
         let sources = recovery.sources(&active.collect::<Vec<_>>());
@@ -120,13 +121,13 @@ impl Recoveries {
         Ok(if recovery.done { RecoveryStep::Done } else { RecoveryStep::More })
     }
 
-    /// Reads the endpoint of a recovery, or all endpoints.
-    async fn endpoints_of(&self, tenant: &TenantId, recovery: &Recovery) -> Result<Vec<EndpointView>> {
+    /// Reads the endpoint of a recovery, or all endpoints. Returns `None` if the endpoint is unreadable.
+    async fn endpoints_of(&self, tenant: &TenantId, recovery: &Recovery) -> Result<Option<Vec<EndpointView>>> {
         match recovery.selection.endpoint {
-            None => self.endpoints.list(tenant).await,
-            Some(id) => match self.endpoints.view(tenant, id).await {
-                Ok(endpoint) => Ok(vec![endpoint]),
-                Err(Error::NotFound(_)) => Ok(Vec::new()),
+            None => self.endpoints.list(tenant).await.map(Some),
+            Some(id) => match self.endpoints.readable_view(tenant, id).await {
+                Ok(endpoint) => Ok(endpoint.map(|endpoint| vec![endpoint])),
+                Err(Error::NotFound(_)) => Ok(Some(Vec::new())),
                 Err(error) => Err(error),
             },
         }

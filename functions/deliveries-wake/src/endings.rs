@@ -27,9 +27,9 @@ impl App {
         if Instant::now() >= end {
             return Ok(());
         }
-        let ended = match self.notices.endpoints.view(&ending.tenant, ending.endpoint).await {
+        let ended = match self.notices.endpoints.require(&ending.tenant, ending.endpoint).await {
             // A delivery was resent to an existing endpoint.
-            Ok(_) => self.log.pass_ending(ending, false).await,
+            Ok(()) => self.log.pass_ending(ending, false).await,
             Err(Error::NotFound(_)) => self.log.end_waiting(ending, now, end).await,
             Err(error) => Err(error),
         };

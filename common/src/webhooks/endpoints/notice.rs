@@ -18,6 +18,7 @@ use super::{
     last_error::LastError,
     log_shards::log_shards,
     options::Options,
+    store::readable,
     table::{Endpoints, record},
 };
 use crate::{
@@ -153,10 +154,11 @@ impl Endpoints {
         keys.map(|key| Ok((key.parsed(TENANT_ID)?, key.parsed(WEBHOOK_ENDPOINT_ID)?))).collect()
     }
 
-    /// Reads the pending notice about an endpoint, if there is one, at `now`. The read is strongly consistent.
+    /// Reads the pending notice about an endpoint, if there is one, at `now`. The notice of an unreadable endpoint waits.
+    /// The read is strongly consistent.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId, now: Timestamp) -> Result<Option<Notice>> {
         let found = self.get(tenant, id, &[&NOTICED, Options::ATTRIBUTES].concat()).await?;
-        Ok(found.map(|item| Notice::from_item(&item, now)).transpose()?.flatten())
+        Ok(found.and_then(|item| readable(&item, |item| Notice::from_item(item, now))).flatten())
     }
 
     /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime, or the

@@ -329,7 +329,7 @@ fn check(change: &EndpointChange, before: &Item) -> Result<()> {
 
 /// Reads an item. An unreadable endpoint is skipped and logged, so it does not stop deliveries to the other endpoints
 /// of its tenant.
-pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
+pub(super) fn readable<T>(item: &Item, read: impl FnOnce(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text(WEBHOOK_ENDPOINT_ID);
     let unreadable = |error: &Error| {
         crate::log!("endpoint.unreadable", endpoint = id, ?error);

@@ -90,8 +90,20 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint, or the stored endpoint cannot be parsed.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
+        EndpointView::from_item(&self.viewed(tenant, id).await?)
+    }
+
+    /// Reads an endpoint like [`Self::view`]. Returns `None` if it is unreadable.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint.
+    pub async fn readable_view(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<EndpointView>> {
+        Ok(readable(&self.viewed(tenant, id).await?, EndpointView::from_item))
+    }
+
+    async fn viewed(&self, tenant: &TenantId, id: EndpointId) -> Result<Item> {
         let attributes = [&VIEW, Options::ATTRIBUTES, &[SIGNING_SECRET]].concat();
-        EndpointView::from_item(&self.get(tenant, id, &attributes).await?.ok_or(NOT_FOUND)?)
+        self.get(tenant, id, &attributes).await?.ok_or(NOT_FOUND)
     }
 }
 

@@ -178,3 +178,37 @@ async fn an_unreadable_delivery_is_not_reported_as_erased() {
         assert_eq!(answer.status, status, "{}", answer.body);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_endpoint_fails_no_sweep() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenants = [world.tenant("acme").await, world.tenant("other").await];
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let mut ids = Vec::new();
+    for tenant in &tenants {
+        ids.push(world.endpoint(tenant, &receiver.url("/"), "s").await);
+        world.deliver(event(&tenant.id, "j")).await;
+    }
+    for (tenant, id) in tenants.iter().zip(&ids) {
+        let fields = json!({"webhook_endpoint_id": id, "since": Timestamp::now().before(DAY)});
+        world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    }
+    let broken = ("webhook_endpoint_id", ids[0].as_str());
+    world.set("webhook-endpoints", broken, json!({"kind": "unheard-of"})).await;
+    let ending = json!({
+        "destination": format!("ending/{}", tenants[0].id), "delivery": ids[0], "open": "ending",
+        "noted_at": 0, "look_at": 0,
+    });
+    world.put("deliveries", item(&ending)).await;
+    let sweep = async || crate::notices::sweep(&world, Timestamp::now()).await;
+    sweep().await;
+    let mails =
+        async || world.mails().await.iter().filter(|mail| mail["subject"].to_string().contains("is failing")).count();
+    let pending = async |tenant: &str| world.log_of(tenant, Status::Pending).await.len();
+    assert_eq!((mails().await, pending(&tenants[0].id).await, pending(&tenants[1].id).await), (1, 0, 1));
+    assert!(!tests::log::of_this_test().metric("UnreadableEndpoint").is_empty());
+    // Once the endpoint is repaired, its notice and its recovery go on.
+    world.set("webhook-endpoints", broken, json!({"kind": null})).await;
+    sweep().await;
+    assert_eq!((mails().await, pending(&tenants[0].id).await), (2, 1));
+}
