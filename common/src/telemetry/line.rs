@@ -128,6 +128,9 @@ pub const LINES: &[Line] = lines! {
     ERROR "log.index_failed" [tenant, error]
         "Deliveries could not be added to the index of jobs. They are found anyway, but more slowly. The next sweep tries \
          again for `tenant`; without it, later deliveries request the index again."
+    ERROR "log.index_unreadable" [tenant, item, error]
+        "An item of the index of jobs cannot be read. Deliveries are found and counted without it, but more slowly. Repair \
+         the item, whose sort key is `item`."
     ERROR "log.rows_unwritten" [error, rows]
         "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
          number of rows."

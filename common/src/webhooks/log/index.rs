@@ -33,7 +33,7 @@ use super::{
     payload::PARTS,
     search::{KeyRange, id, moment},
     table::{DeliveryLog, ItemKey, Row},
-    totals::{Total, UNTIL, after, partition},
+    totals::{Total, UNTIL, after, partition, readable},
 };
 use crate::{
     aws::{
@@ -250,10 +250,10 @@ impl DeliveryLog {
         rows.collect::<Vec<_>>().into_iter()
     }
 
-    /// Reads the tenant's segments, oldest first.
+    /// Reads the tenant's segments, oldest first, up to an unreadable one. The log is searched for later deliveries.
     pub(super) async fn segments(&self, tenant: &TenantId) -> Result<Vec<Segment>> {
         let items = query_all(self.keys_of_segments(tenant), FINDING).await?;
-        items.iter().map(Segment::read).collect()
+        Ok(items.iter().map_while(|item| readable(tenant, item, || Segment::read(item))).collect())
     }
 
     fn keys_of_segments(&self, tenant: &TenantId) -> QueryFluentBuilder {

@@ -88,7 +88,8 @@ impl Totals {
 }
 
 impl DeliveryLog {
-    /// Reads the totals of the hour of `since` and of later hours. The read is strongly consistent.
+    /// Reads the totals of the hour of `since` and of later hours. If one of them is unreadable, all deliveries are counted
+    /// in the log. The read is strongly consistent.
     pub(super) async fn totals(&self, tenant: &TenantId, since: Timestamp) -> Result<Totals> {
         let start = Millis::new(since.hour().as_millisecond());
         let within = |prefix: &str| {
@@ -101,7 +102,8 @@ impl DeliveryLog {
         for item in &items {
             let record = ItemReader::new("total", item);
             let Some(hour) = record.text(DELIVERY)?.strip_prefix(HOUR).and_then(hour) else { continue };
-            totals.until = totals.until.max(Some(record.text(UNTIL)?.to_owned()));
+            let Some(until) = readable(tenant, item, || record.text(UNTIL)) else { return Ok(Totals::default()) };
+            totals.until = totals.until.max(Some(until.to_owned()));
             totals.hours.insert(hour, read(item));
         }
         for late in late.iter().filter_map(|item| moment(item)?.strip_prefix(BACKDATED)) {
@@ -139,6 +141,11 @@ impl DeliveryLog {
         let key = [partition(tenant), format!("{BACKDATED}{}/{}", id.moment(), id.destination)];
         Row(self.item(key, [], now))
     }
+}
+
+/// Reads an item of a tenant's index, and logs one that is unreadable.
+pub(super) fn readable<T>(tenant: &TenantId, item: &Item, read: impl FnOnce() -> Result<T>) -> Option<T> {
+    read().inspect_err(|error| crate::log!("log.index_unreadable", %tenant, item = moment(item), ?error)).ok()
 }
 
 /// A key that sorts after `moment` and before every later one.

@@ -212,3 +212,30 @@ async fn an_unreadable_endpoint_fails_no_sweep() {
     sweep().await;
     assert_eq!((mails().await, pending(&tenants[0].id).await), (2, 1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_index_item_hides_no_delivery() {
+    for prefix in ["total/", "#"] {
+        let world = World::start().await;
+        let tenant = world.tenant("acme").await;
+        let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+        let book = Book::of(&world);
+        for job in ["1", "2"] {
+            book.write(&tenant, [Draft::to(&endpoint, book.ago(HOUR), job)]).await;
+        }
+        let shards = super::lookup::shards(&world, &tenant).await;
+        book.index(&super::id(&tenant), &shards, book.now).await.expect("it is written");
+        let is_it = |item: &Item| {
+            let text = |name: &str| item[name].as_s().expect("a key").as_str();
+            text("destination").starts_with("index/") && text("delivery").starts_with(prefix)
+        };
+        assert_eq!(world.set_where("deliveries", is_it, &json!({"until": null})).await, 1, "{prefix}");
+        let found = read(&world, &tenant, "list", json!({"job_id": "1"})).await;
+        assert_eq!(of_job(&found.ok()["deliveries"]), ["1"]);
+        let stats = read(&world, &tenant, "stats", json!({"since": book.ago(DAY)})).await;
+        assert_eq!((&stats.ok()["total"]["delivered"], &stats.ok()["complete"]), (&json!(2), &json!(true)));
+        let logged = tests::log::collected();
+        let is_logged = |line: &str| line.contains("log.index_unreadable") && line.contains(&tenant.id);
+        assert!(logged.lines().any(is_logged), "{prefix}");
+    }
+}
