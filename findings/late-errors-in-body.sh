@@ -68,7 +68,8 @@ PERL
 shared=usr/lib/x86_64-linux-gnu
 libraries=$shared/rubygems-integration/3.1.0
 export RUBYLIB="usr/lib/ruby/vendor_ruby:$shared/ruby/vendor_ruby/3.1.0"
-for directory in "$libraries"/gems/*/lib "$libraries"/extensions/x86_64-linux/3.1.0/*; do RUBYLIB+=:$directory; done
+for directory in usr/share/rubygems-integration/all/gems/*/lib "$libraries"/gems/*/lib \
+  "$libraries"/extensions/x86_64-linux/3.1.0/*; do RUBYLIB+=:$directory; done
 RUBYLIB="$(realpath --no-symlinks ${RUBYLIB//:/ } | paste --serial --delimiters=:)"
 export PERL5LIB=$folder/usr/share/perl5:$folder/$shared/perl5/5.36
 ruby usr/bin/unicorn --env production --listen "127.0.0.1:$port" > unicorn.log 2>&1 &
