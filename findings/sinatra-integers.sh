@@ -56,4 +56,6 @@ seen = {
 seen.each { |name, statuses| puts "#{name}: #{statuses.map { |status| status || "no HTTP response" }.join(", ")}" }
 exit seen.values == [%w[204 410 503 700], [nil, "410", "503"], %w[204 204 204 204]]
 RUBY
-RUBYLIB=$folder/usr/lib/ruby/vendor_ruby ruby -r rack/handler/webrick receiver.rb
+export RUBYLIB=$folder/usr/lib/ruby/vendor_ruby
+for directory in "$folder"/usr/share/rubygems-integration/all/gems/*/lib; do RUBYLIB+=:$directory; done
+ruby -r rack/handler/webrick receiver.rb
