@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 apt-get -o APT::Sandbox::User=root download --quiet --quiet libtheschwartz-perl=1.12-2 libdata-objectdriver-perl=0.22-1 \
   libclass-accessor-perl=0.51-2 libclass-data-inheritable-perl=0.08-3 libclass-trigger-perl=0.15-2 libsub-name-perl=0.26-2+b1 \
-  libdbd-sqlite3-perl=1.72-1 libdbi-perl=1.643-4+deb12u3
+  libdbd-sqlite3-perl=1.72-1 libdbi-perl=1.643-4+deb12u4
 for package in *.deb; do dpkg --extract "$package" .; done
 cat > insert.pl <<'PERL'
 use strict;
