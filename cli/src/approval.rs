@@ -24,7 +24,7 @@ use crate::{
 /// The interval between polls for the approval.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The time within which a request can be approved.
-const APPROVAL_LIFETIME: Duration = Duration::from_secs(10 * 60);
+const APPROVAL_LIFETIME: Duration = Duration::from_mins(10);
 
 /// A request that is waiting for a person's approval.
 pub(crate) struct LoginRequest {

@@ -31,7 +31,7 @@ use crate::{
 /// The interval between polls of a recovery.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// An attempt that has been due for less than this time may be in progress.
-const IN_PROGRESS_TIME: Duration = Duration::from_secs(60);
+const IN_PROGRESS_TIME: Duration = Duration::from_mins(1);
 
 const ATTEMPTS: &[Column] = &[
     Column::new("ATTEMPT (UTC)"),
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn an_attempt_that_is_due_waits_its_turn() {
         let at = |time: SystemTime| Timestamp::from(format_rfc3339_millis(time).to_string());
-        let (now, minute) = (SystemTime::now(), Duration::from_secs(60));
+        let (now, minute) = (SystemTime::now(), Duration::from_mins(1));
         for (time, end) in [
             (now - minute * 3, " UTC (due 3m ago, waiting its turn)"),
             (now - Duration::from_secs(5), " UTC (due now)"),

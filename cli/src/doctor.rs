@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The minimum clock difference to report. Receivers reject signatures that are five minutes old.
-const MIN_REPORTED_SKEW: Duration = Duration::from_secs(60);
+const MIN_REPORTED_SKEW: Duration = Duration::from_mins(1);
 
 #[derive(Serialize)]
 struct Check {

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The time before the command that later searches cover.
-const OVERLAP: Duration = Duration::from_secs(60 * 60);
+const OVERLAP: Duration = Duration::from_hours(1);
 /// The first and the longest pause between searches. Between them, a pause is a quarter of the time waited so far.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

@@ -63,6 +63,11 @@ impl Timestamp {
         Self(self.0.div_euclid(DAY) * DAY)
     }
 
+    /// Midnight UTC at the end of this day.
+    pub fn next_day(self) -> Self {
+        Self::from_millisecond(self.day().0.saturating_add(DAY))
+    }
+
     /// The start of this hour.
     pub fn hour(self) -> Self {
         Self(self.0.div_euclid(HOUR) * HOUR)

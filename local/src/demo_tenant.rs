@@ -92,7 +92,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
 async fn live(tools: &Tools<'_>) -> Result<String> {
     let Tools { api, inbox, .. } = tools;
     let start = Timestamp::now();
-    let ago = |minutes: u64| start.before(Duration::from_secs(minutes * 60));
+    let ago = |minutes: u64| start.before(Duration::from_mins(minutes));
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 

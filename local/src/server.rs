@@ -35,7 +35,7 @@ pub struct Limits {
 /// for clients.
 impl Default for Limits {
     fn default() -> Self {
-        Self { head: Duration::from_secs(30), answer: Duration::from_secs(60) }
+        Self { head: Duration::from_secs(30), answer: Duration::from_mins(1) }
     }
 }
 

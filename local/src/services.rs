@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The interval between deletions of expired items. On AWS, DynamoDB may take days.
-const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+const EXPIRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Opens the tables, in the file at `path` or in memory.
 pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {

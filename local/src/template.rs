@@ -231,7 +231,7 @@ impl Schedule {
         // The template contains only this kind of schedule.
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
         let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not supported", self.schedule))?;
-        Ok(Duration::from_secs(minutes * 60))
+        Ok(Duration::from_mins(minutes))
     }
 
     /// Returns the event for an invocation now.

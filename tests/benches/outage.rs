@@ -55,16 +55,16 @@ async fn main() {
     let backlog = Backlog::of(&world, 100);
     let minute = backlog.wait(rows).await;
 
-    let woken = sweepers.sweep(minute.after(Duration::from_secs(60))).await;
+    let woken = sweepers.sweep(minute.after(Duration::from_mins(1))).await;
     let messages = left_in(&world, "deliveries").await;
     println!("woken: {messages} messages of {rows} waits; {woken:?}");
-    let checked = sweepers.sweep(minute.after(Duration::from_secs(17 * 60))).await;
+    let checked = sweepers.sweep(minute.after(Duration::from_mins(17))).await;
     let again = left_in(&world, "deliveries").await - messages;
     println!("checked: {again} more messages; {checked:?}");
 
     let to_recover = RECOVERED.min(rows);
     backlog.fail(to_recover).await;
-    let recovered = sweepers.sweep(minute.after(Duration::from_secs(18 * 60))).await;
+    let recovered = sweepers.sweep(minute.after(Duration::from_mins(18))).await;
     let resent = left_in(&world, "deliveries").await - messages - again;
     println!("recovered: {resent} messages of {to_recover}; {recovered:?}");
 

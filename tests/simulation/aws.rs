@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The time until an unanswered call ends, which is longer than any client's timeout.
-const FOREVER: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_hours(1);
 
 /// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls never fail and take no time.
 pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {

@@ -242,7 +242,7 @@ impl Figures {
             Latencies { arrived, missing: missing.len() }
         };
         let bursts = BURSTS.map(|begins| {
-            let (in_it, after_it) = (begins..after(begins), after(begins)..begins + Duration::from_secs(60));
+            let (in_it, after_it) = (begins..after(begins), after(begins)..begins + Duration::from_mins(1));
             [
                 latencies(&|event| event.tenant == NEIGHBOR && in_it.contains(&event.at)),
                 latencies(&|event| event.tenant == NEIGHBOR && after_it.contains(&event.at)),
@@ -431,8 +431,7 @@ const SLOWER: Crowd = Crowd { manner: Manner::Answers(200, 2900, None), ..MANY_S
 const SLOW_TENANTS: Crowd = Crowd { bad: 50, ..MANY_SLOW };
 /// A receiver that takes two seconds, and therefore shares the queue of hanging receivers: alone, and beside crowds.
 const LATE: Manner = Manner::Answers(200, 2000, None);
-const LATE_ALONE: Crowd =
-    Crowd { manner: Manner::Prompt, slow: LATE, own: 20, ends: Duration::from_secs(120), ..SMALL };
+const LATE_ALONE: Crowd = Crowd { manner: Manner::Prompt, slow: LATE, own: 20, ends: Duration::from_mins(2), ..SMALL };
 const LATE_BESIDE_CALLBACKS: Crowd =
     Crowd { manner: Manner::Hangs, audience: Audience::OwnCallback, bad: 1, events: 1500, ..LATE_ALONE };
 const LATE_BESIDE_ENDPOINTS: Crowd =

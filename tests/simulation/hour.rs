@@ -26,7 +26,7 @@ use crate::{
 };
 
 const fn minutes(minutes: u64) -> Duration {
-    Duration::from_secs(minutes * 60)
+    Duration::from_mins(minutes)
 }
 
 /// When the receivers fail and return.

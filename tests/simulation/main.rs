@@ -113,7 +113,7 @@ fn run_all(seeds: std::ops::Range<u64>) -> Sum {
 
 /// Reduces a failing script, as long as it still violates the invariant.
 fn shrink(script: Script, invariant: &str) -> Script {
-    let (mut script, end) = (script, Instant::now() + Duration::from_secs(60));
+    let (mut script, end) = (script, Instant::now() + Duration::from_mins(1));
     loop {
         let smaller = script.smaller().into_iter().find(|smaller| {
             let fails = |run: &Run| run.violations.iter().any(|violation| violation.invariant == invariant);

@@ -23,7 +23,7 @@ const CODE: [&str; 2] = ["common/src/", "functions/"];
 /// The copy's profile. It builds much faster than the benchmark's and runs nearly as fast.
 const BUILD: [&str; 6] = ["test", "--locked", "--profile=bench", "--package=tests", "--test=simulation", "--no-run"];
 /// The time limit of the search for one mutation.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 
 struct Mutation {
     name: String,

@@ -12,9 +12,9 @@ use crate::{
     world::World,
 };
 
-const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
+const OUTAGE: Time = Duration::from_hours(62);
 /// The duration of the run, longer than the lifetime of a delivery created on the last evening of the outage.
-const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
+const END: Time = OUTAGE.saturating_add(Duration::from_hours(3 * 24 + 1));
 /// The ways in which receivers fail. The second-to-last one always sends a `Retry-After` of one day.
 const DOWN: [Manner; 5] = [
     Manner::Hangs,
@@ -31,7 +31,7 @@ fn script(seed: u64) -> Script {
         only_failures: false,
         has_dead_address: false,
     };
-    let events = [Duration::ZERO, OUTAGE / 2, OUTAGE - Duration::from_secs(60)];
+    let events = [Duration::ZERO, OUTAGE / 2, OUTAGE - Duration::from_mins(1)];
     let events = events.into_iter().enumerate().map(|(number, at)| Event {
         at,
         tenant: 0,

@@ -21,7 +21,7 @@ use crate::{
 /// The number of seeds in `cargo test`.
 const SEEDS: u64 = 30;
 /// The duration of a lease: the template's `LeaseTime`.
-const LEASE: Time = Duration::from_secs(60);
+const LEASE: Time = Duration::from_mins(1);
 
 /// The state of the clients.
 #[derive(Default)]
@@ -232,7 +232,7 @@ fn run(seed: u64) -> (Vec<Violation>, Vec<String>) {
 
 /// Waits until every delivery has been delivered or has failed.
 async fn finish(world: &Arc<World>) -> Result<(), Violation> {
-    let end = world.now() + world.script.trouble + Duration::from_secs(2 * 60 * 60);
+    let end = world.now() + world.script.trouble + Duration::from_hours(2);
     loop {
         sleep_until(Instant::now() + Duration::from_secs(10)).await;
         let open = |item: &&Value| ["held", "pending"].map(|status| json!(status)).contains(&item["status"]["S"]);
@@ -344,7 +344,7 @@ fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
             let fleet = Fleet::new(&world);
             let mut tasks = start(&world, &fleet);
             produce(Arc::clone(&world), known.ids()).await;
-            sleep(Duration::from_secs((3 * 24 + 2) * 60 * 60)).await;
+            sleep(Duration::from_hours(3 * 24 + 2)).await;
             let client = client(&known);
             let statuses = async || {
                 let deliveries = client.deliveries(&json!({"limit": 100})).await;
@@ -357,7 +357,7 @@ fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
             let book: Arc<Mutex<Book>> = Arc::default();
             tasks.spawn(take(self::client(&known), endpoint, book, Rng::with_seed(seed)));
             // The recovery begins with the next sweep.
-            sleep(Duration::from_secs(10 * 60)).await;
+            sleep(Duration::from_mins(10)).await;
             finish(&world).await.expect("all is taken");
             assert_eq!(statuses().await, BTreeSet::from(["delivered".to_owned()]), "seed {seed}");
         });

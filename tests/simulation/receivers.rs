@@ -96,7 +96,7 @@ async fn connect(world: &Arc<World>, address: SocketAddr) -> io::Result<Box<dyn 
     let to: To = (u16::from_be_bytes([high, low]).into(), (number != CALLBACKS).then_some(number.into()));
     sleep(Duration::from_millis(world.draw(4))).await;
     if number == NOBODY || world.manner(to) == Manner::Swallows {
-        sleep(Duration::from_secs(3600)).await;
+        sleep(Duration::from_hours(1)).await;
     }
     if world.manner(to) == Manner::Refuses {
         world.state().refused += 1;

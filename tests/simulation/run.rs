@@ -405,7 +405,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
         if deliveries.is_empty() {
             // A notice is retried after a minute, and then at growing intervals.
             let since = *notices_since.get_or_insert(now);
-            if notices.is_empty() || now > since + Duration::from_secs(2400) {
+            if notices.is_empty() || now > since + Duration::from_mins(40) {
                 return Ok(());
             }
         } else {

@@ -270,7 +270,7 @@ impl Script {
             skew: if is_calm { 0 } else { [0, 0, 900, 3000][rng.usize(0..4)] },
             sweep_every: if rng.u32(0..5) < 2 { 1 } else { rng.u64(2..=10) },
             sweeps_idly: schedule.len() < WHOLE.len() && rng.u32(0..8) == 0,
-            trouble: span + Duration::from_secs(60),
+            trouble: span + Duration::from_mins(1),
             age: Duration::ZERO,
             units: 0,
             tenants,

@@ -22,13 +22,13 @@ use crate::{
 };
 
 /// The start of all runs: 2026-01-31T12:00:20Z.
-pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
+pub(crate) const BEGINNING: Duration = Duration::from_secs(1_769_860_820);
 
 /// The time between two copies that different processes handle at the same time. If both were visible at once, they
 /// would usually be in one batch.
 const OVERLAPPING: Duration = Duration::from_millis(10);
 /// The time within which a copy of an event is handled as a new event.
-pub(crate) const NEW: Duration = Duration::from_secs(60);
+pub(crate) const NEW: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub(crate) struct EmailMessage {

@@ -27,7 +27,7 @@ use tokio::{
 };
 
 /// The time limit of a call. It is sufficient for an unoptimized binary on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;
 

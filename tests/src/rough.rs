@@ -83,7 +83,7 @@ async fn serve(mut stream: TcpStream, manner: Manner, arrivals: &Mutex<Vec<Insta
         arrivals.lock().await.push(Instant::now());
     }
     match manner {
-        Manner::Hangs => tokio::time::sleep(Duration::from_secs(600)).await,
+        Manner::Hangs => tokio::time::sleep(Duration::from_mins(10)).await,
         Manner::Closes => {}
         Manner::SpeaksGarbage => stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await?,
         Manner::Drips => {

@@ -30,7 +30,7 @@ use crate::{
 const PREFIX: &str = "fanfare listen: ";
 /// The time without a call after which an endpoint is deleted: the three days for which it keeps an event, plus the ten
 /// minutes that `last_asked_at` may lag.
-const UNUSED_LIFETIME: Duration = Duration::from_secs(3 * 24 * 60 * 60 + 10 * 60);
+const UNUSED_LIFETIME: Duration = Duration::from_mins(3 * 24 * 60 + 10);
 
 /// The endpoint, and its signing secret if it is stored on this machine.
 pub(super) struct Source {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
-const LEASE_DURATION: Duration = Duration::from_secs(60);
+const LEASE_DURATION: Duration = Duration::from_mins(1);
 /// The maximum age of a lease at which a post may begin. A post takes up to 15 seconds, and settling it takes a little
 /// longer.
 const MAX_LEASE_AGE: Duration = Duration::from_secs(40);
@@ -48,7 +48,7 @@ mod tests {
         assert!(now.has_time() && !now.is_over());
         assert!(!slept(50).has_time() && !slept(50).is_over());
         assert!(slept(600).is_over());
-        let turned_back = Lease { began_at: now.began_at + Duration::from_secs(600), ..now };
+        let turned_back = Lease { began_at: now.began_at + Duration::from_mins(10), ..now };
         assert!(turned_back.has_time());
     }
 }

@@ -16,7 +16,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is disabled.
 const INACTIVE_PAUSE: Duration = Duration::from_secs(3);
 /// The maximum pause that the service can request, with `Retry-After` or in a response.
-const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(60);
+const MAX_REQUESTED_PAUSE: Duration = Duration::from_mins(1);
 
 /// The last printed state.
 #[derive(Default)]

@@ -339,7 +339,7 @@ async fn two_hundred_events_with_long_responses_are_delivered() {
     for job in 0..200 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while listener.times("\"result\":\"settled\"") < 200 {
         assert!(Instant::now() < end, "{:#?}", listener.said().last());
         sleep(Duration::from_millis(50)).await;
@@ -406,7 +406,7 @@ async fn an_endpoint_unused_for_three_days_is_deleted_with_a_note() {
     for endpoint in world.endpoints(&tenant).await {
         let id = id_of(&endpoint);
         let days = if endpoint["description"] == "fanfare listen: weekend" { 3 } else { 30 };
-        let created_at = Timestamp::now().before(Duration::from_secs(days * 24 * 60 * 60));
+        let created_at = Timestamp::now().before(Duration::from_hours(days * 24));
         world.set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"created_at": created_at})).await;
         if endpoint["description"] == "fanfare listen: used" {
             world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": id})).await.ok();
@@ -562,7 +562,7 @@ async fn none_of_a_hundred_thousand_events_is_lost() {
     nothing_is_lost(Troubles {
         events: 100_000,
         kills: 10,
-        asleep: Duration::from_secs(600),
+        asleep: Duration::from_mins(10),
         cuts: vec![Duration::from_secs(5), Duration::from_secs(90)],
         restarts: 2,
         settings: &[],

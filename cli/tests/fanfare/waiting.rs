@@ -70,7 +70,7 @@ async fn jobs_are_found_before_and_after_they_finish() {
 async fn a_wrong_clock_hides_no_event() {
     let (world, tenant, mut machine, receiver) = begin(&[]).await;
     world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
-    let service_time = SystemTime::now() - Duration::from_secs(2 * 60 * 60);
+    let service_time = SystemTime::now() - Duration::from_hours(2);
     let network = NetworkSettings::at(world.stack.api(), service_time).await;
     network.address().clone_into(&mut machine.api);
     machine.signs_in(&tenant).await;

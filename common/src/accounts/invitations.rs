@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn each_valid_invitation_is_in_one_of_the_lists() {
         let email = EmailAddress::parse("bo@example.com").expect("an address");
-        let hour = Duration::from_secs(60 * 60);
+        let hour = Duration::from_hours(1);
         let now = Timestamp::parse("2026-03-01T05:30:00Z").expect("a time");
         let lists = mailboxes(&email, now);
         for age in 0..=7 * 24 {

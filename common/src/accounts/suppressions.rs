@@ -29,7 +29,7 @@ const PASSING: &str = "passing_bounces";
 const BOUNCES: Attribute = Attribute("bounces");
 /// This many passing bounces within a week count as a permanent one.
 const PERMANENT_BOUNCES: usize = 3;
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const WEEK: Duration = Duration::from_hours(7 * 24);
 
 /// Why an address is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

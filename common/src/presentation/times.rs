@@ -122,7 +122,7 @@ mod tests {
         ] {
             assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
         }
-        assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
+        assert_eq!(distance(at.after(Duration::from_mins(5)), at), "in 5 min");
         assert_eq!(distance(at.after(Duration::from_millis(900)), at), "just now");
         assert_eq!(distance(at.after(Duration::from_secs(3)), at), "in 3 s");
         assert_eq!(

@@ -28,7 +28,7 @@ use crate::{
 /// The maximum time that a call spends searching, well below API Gateway's timeout.
 const SEARCH_TIME: Duration = Duration::from_secs(8);
 /// The time in which a repeated call erases a period's deliveries again.
-const REPEAT_TIME: Duration = Duration::from_secs(60 * 60);
+const REPEAT_TIME: Duration = Duration::from_hours(1);
 /// The maximum number of deliveries per search page.
 const PAGE_SIZE: usize = 500;
 /// The maximum number of a period's deliveries that a call erases.

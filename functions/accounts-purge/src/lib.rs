@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// The time after an organization is deleted during which calls and attempts may still store data for it. A call with
 /// one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and can start at any time
 /// before the first pass, which runs up to a minute after the deletion.
-const SETTLING_TIME: Duration = Duration::from_secs(2 * 60);
+const SETTLING_TIME: Duration = Duration::from_mins(2);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const CONCURRENCY: usize = 4;
 /// The number of an organization's log shards that are purged concurrently.

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 /// The number of bars: 24 hours and the current hour.
 const BARS: u32 = 25;
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 /// The size of the drawing, in its own units. Each hour has a bar and a gap.
 const HEIGHT: u32 = 40;
 const STEP: u32 = 8;

@@ -172,7 +172,7 @@ fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
     if !EXPIRES.iter().any(|(value, _)| *value == choice) {
         return Err(vec![Problem::format("Choose one of the options")]);
     }
-    Ok(choice.parse().ok().map(|days: u64| Duration::from_secs(days * 24 * 60 * 60)))
+    Ok(choice.parse().ok().map(|days: u64| Duration::from_hours(days * 24)))
 }
 
 async fn page(app: &App, user: &User, sent: FormRequest) -> Result<Page> {

@@ -36,7 +36,7 @@ const DEFAULT_LIMIT: usize = 10;
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// The time after a delivery is received during which more events are expected.
-const BUSY_TIME: Duration = Duration::from_secs(10 * 60);
+const BUSY_TIME: Duration = Duration::from_mins(10);
 /// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
 /// API's response as JSON inside a JSON string. The largest delivery fits: a 1 MiB body of quotes becomes 4 MiB.
 const MAX_RESPONSE_BYTES: usize = 5_500_000;

@@ -32,7 +32,7 @@ common::from_env! {
 }
 
 /// The time range that is counted by default.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DEFAULT_RANGE: Duration = Duration::from_hours(24);
 /// The maximum number of newest deliveries to read: those that no total contains yet.
 const MAX_READ: usize = 20_000;
 /// The maximum number of failed deliveries whose reasons are counted.
@@ -79,7 +79,7 @@ impl Input {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Counted> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let since = input.since.unwrap_or_else(|| now.before(DAY));
+    let since = input.since.unwrap_or_else(|| now.before(DEFAULT_RANGE));
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
     // The period may begin at the start of this hour.

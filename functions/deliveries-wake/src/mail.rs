@@ -14,8 +14,6 @@ use url::Url;
 
 use crate::recipients::Addressee;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The deliveries whose latest attempt has failed since their endpoint began to fail.
 pub(crate) struct FailedDeliveries {
     /// The number of those counted that have failed permanently.
@@ -92,7 +90,7 @@ pub(crate) fn about(
         Part::Text(format!(
             "This is today's last email about endpoints. The console shows those that fail, are disabled or work again \
              until {}.",
-            now.day().after(DAY).readable()
+            now.next_day().readable()
         ))
     }));
     parts.extend(to.links("View endpoint", link));

@@ -24,9 +24,9 @@ use crate::{App, PAUSE};
 
 /// The time after which a due attempt is overdue. An attempt takes up to half a minute, or three minutes more if its
 /// record failed.
-const OVERDUE_TIME: Duration = Duration::from_secs(10 * 60);
+const OVERDUE_TIME: Duration = Duration::from_mins(10);
 /// The time between two sweeps.
-const MINUTE: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// Attempts of an organization that are due within this time share a message. Their waits exceed a quarter of an hour.
 const MESSAGE_SPAN: Duration = Duration::from_secs(30);
 /// The maximum number of reads of a page's states while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
@@ -287,7 +287,7 @@ impl App {
 /// minute. Attempts that were due before that point are postponed by a minute, so a receiver does not get most of a
 /// minute's attempts at once. Attempts that were due a minute ago or earlier are made immediately.
 fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
-    if at < now { at.after(MINUTE) } else { at }
+    if at < now { at.after(SWEEP_INTERVAL) } else { at }
 }
 
 /// A parked delivery waits for its receiver's drain, not for a message.

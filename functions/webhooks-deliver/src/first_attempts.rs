@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
-const MAX_UNCHECKED_AGE: Duration = Duration::from_secs(60);
+const MAX_UNCHECKED_AGE: Duration = Duration::from_mins(1);
 
 /// Handles an event until its first attempts have ended.
 pub(crate) async fn event(

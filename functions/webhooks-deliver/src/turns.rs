@@ -11,7 +11,7 @@ use common::{
 };
 
 /// The minimum and maximum time between attempts at a silent receiver. The minimum is longer than any attempt.
-const SILENT_INTERVAL: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5 * 60));
+const SILENT_INTERVAL: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
 
 /// The drain that serves a receiver.
 pub(crate) fn drain_of(receiver: Receiver, gate: Gate) -> Drain {

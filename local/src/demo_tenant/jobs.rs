@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn all_jobs_of_the_last_day_are_in_it_with_failures() {
         let now = Timestamp::from_millisecond(1_800_000_000_000);
-        let ago = |minutes: u64| now.before(std::time::Duration::from_secs(minutes * 60));
+        let ago = |minutes: u64| now.before(std::time::Duration::from_mins(minutes));
         let jobs: Vec<_> = of_the_last_day(ago).collect();
         assert_eq!(jobs.len() as u64, JOBS_BY_HOUR.iter().sum::<u64>());
         assert!(jobs.iter().all(|(at, _)| *at >= ago(24 * 60) && *at < ago(0)));

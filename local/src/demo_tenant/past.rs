@@ -24,7 +24,7 @@ pub(super) const JOB_EVENTS: &str = "job-events";
 
 /// Lambda's maximum batch size, and the time it may take to collect a batch.
 const BATCH_SIZE: usize = 10;
-const BATCH_WINDOW: Duration = Duration::from_secs(60);
+const BATCH_WINDOW: Duration = Duration::from_mins(1);
 /// The time after which a message that could not be handled is received again, and the maximum number of receives.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;

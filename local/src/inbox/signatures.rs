@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// The maximum difference between a `webhook-timestamp` and the time of receipt.
-const TOLERANCE: Duration = Duration::from_secs(5 * 60);
+const TOLERANCE: Duration = Duration::from_mins(5);
 
 /// The result of verifying a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ const MIN_NOISY_MESSAGES: usize = 30;
 const NOISY_SHARE_DIVISOR: u32 = 10;
 
 /// The time for which processing time counts.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// Processing times that end within this time are added up, which bounds their number.
 const STEP: Duration = Duration::from_secs(1);
@@ -265,7 +265,7 @@ mod tests {
         for (after, expected) in [(0, [1, 2, 0]), (59, [1, 2, 0]), (60, [0, 1, 2])] {
             let (mut fair, now) = (Fair::default(), start + Duration::from_secs(after));
             fair.worked(&a, Duration::from_millis(1001), start);
-            fair.worked(&b, Duration::from_millis(1000), start);
+            fair.worked(&b, Duration::from_secs(1), start);
             fair.worked(&None, Duration::from_millis(7999), start);
             arrive(&mut fair, [0], &a);
             arrive(&mut fair, [1], &b);

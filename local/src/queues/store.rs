@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     const NOTHING: Duration = Duration::ZERO;
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn entry(key: i64, group: &str) -> StoredMessage {
         StoredMessage::new(Arc::new(Message {

@@ -275,7 +275,7 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     deliver(&mut lambda, [batch("job-events", [warm])]).await;
     let idle = lambda.memory("VmRSS");
     let hang = deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]);
-    tokio::time::timeout(Duration::from_secs(120), hang).await.expect("hanging ends");
+    tokio::time::timeout(Duration::from_mins(2), hang).await.expect("hanging ends");
     #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
     let mib = |kib: u64| kib as f64 / 1024.0;
     let row = Row::above("memory while 800 deliveries hang, above idle", "MiB", mib(lambda.memory("VmHWM")), mib(idle));

@@ -23,7 +23,7 @@ use crate::{
 /// The number of batches in flight to the queue.
 const SENDERS: usize = 8;
 /// The time limit for a run.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500, with the data in
 /// memory and on disk. If `BASELINE` is the path of another version's local runner, both versions run alternately and are

@@ -39,7 +39,7 @@ const HEALTHY: usize = 4 * EVENTS;
 /// The time within which a delivery must be in the log.
 const LOGGED: Duration = Duration::from_secs(2);
 /// The time limit for a delivery.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The maximum p99 of the healthy organization, in addition to the control's.
 const MORE: f64 = 0.5;
 

@@ -17,7 +17,7 @@ use crate::service::Service;
 const EVENTS: usize = 20;
 /// The time between two events, and the time limit for all deliveries.
 const EVERY: Duration = Duration::from_millis(1500);
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// A receiver with a cold start takes `COLD` after a pause of `IDLE`. It gets two events after each longer pause.
 const COLD: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(12);

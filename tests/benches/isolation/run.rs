@@ -34,7 +34,7 @@ const PACE: Duration = Duration::from_millis(50);
 /// The time between the end of the burst and the phase after it.
 const PAUSE: Duration = Duration::from_secs(3);
 /// The minimum and the maximum duration of the observation after the last send.
-const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_mins(1)];
 /// The time limit for the warm-up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Passwords are hashed cheaply, and a tenant may have a hundred bad endpoints and a healthy one.

@@ -23,7 +23,7 @@ use crate::on_the_minute;
 const BATCH: usize = 5_000;
 /// The wait after which all deliveries come due in the same minute, when the sweep runs. Longer than SQS's longest
 /// delay.
-const WAIT: Duration = Duration::from_secs(30 * 60);
+const WAIT: Duration = Duration::from_mins(30);
 
 /// The log, and tenants with one endpoint each.
 pub(crate) struct Backlog {

@@ -9,7 +9,7 @@ use axum::{Router, body::Bytes, extract::State, http::StatusCode};
 use tokio::{net::TcpListener, sync::Notify, time::timeout};
 
 /// The time limit for all events of a part of a round.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A receiver that answers 204, and records the jobs and the times of their arrival.
 pub(crate) struct Receiver {

@@ -20,7 +20,7 @@ use tokio::{
 use crate::Storage;
 
 /// The time limit for the start of a process.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running peer. Dropping the value kills its processes.
 pub(crate) struct Svix {

@@ -9,7 +9,7 @@ use crate::{
 
 /// The maximum time by which bad receivers may delay deliveries to a healthy receiver. A single process with one
 /// invocation at a time may first handle two batches, each with a timeout of 15 seconds.
-const BESIDE_BAD: Duration = Duration::from_secs(60);
+const BESIDE_BAD: Duration = Duration::from_mins(1);
 /// The same if tables throttle the writes for the bad receivers, with as many processes as Lambda would start.
 const BESIDE_THROTTLED: Duration = Duration::from_millis(500);
 
@@ -81,7 +81,7 @@ impl Allowance {
             read,
             stale: read + apart,
             signing: 7,
-            prompt: Duration::from_secs(300),
+            prompt: Duration::from_mins(5),
             beside_bad: if script.units > 0 { BESIDE_THROTTLED } else { BESIDE_BAD },
             expiring: Duration::from_secs(20),
             slow: 2000,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The minimum time between two emails that an endpoint is failing.
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 impl Check<'_> {
     /// 10. Endpoints.
@@ -103,7 +103,7 @@ impl Check<'_> {
                 // There is at most one email an hour, unless the endpoint is enabled in between.
                 let enabled = endpoint.switches.iter().filter(|(active, _)| *active).map(|(_, when)| when.from);
                 let enabled = enabled.filter(|at| *at <= first).max().unwrap_or_default();
-                let is_recent = |at: &Time| *at + HOUR + Duration::from_secs(60) >= first && *at + stale >= enabled;
+                let is_recent = |at: &Time| *at + HOUR + Duration::from_mins(1) >= first && *at + stale >= enabled;
                 let is_early = mails.iter().any(|at| *at <= latest && is_recent(at));
                 if !is_told && !is_early {
                     wrong.push(format!(

@@ -55,8 +55,8 @@ use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};
 
 const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
 /// Callback secrets, which must not appear in any response.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];

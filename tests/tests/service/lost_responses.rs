@@ -95,7 +95,7 @@ async fn walk(world: World) -> Vec<Value> {
     walk.deliver(&tenant, "failed").await;
     walk.world.sweep(Timestamp::now()).await;
     walk.look().await;
-    let since = Timestamp::now().before(Duration::from_secs(60));
+    let since = Timestamp::now().before(Duration::from_mins(1));
     walk.call(&tenant, "deliveries/recover", json!({"webhook_endpoint_id": endpoint, "since": since})).await;
     walk.world.handle_all().await;
     walk.call(&tenant, "deliveries/list", json!({})).await;
@@ -138,7 +138,7 @@ async fn walk(world: World) -> Vec<Value> {
     walk.post(&signed_in, "delete-user", json!({"password": "another horse battery"})).await;
     walk.post(&tenant.cookie, "delete-user", json!({"password": PASSWORD})).await;
     for _ in 0..3 {
-        let time = Timestamp::now().after(Duration::from_secs(180));
+        let time = Timestamp::now().after(Duration::from_mins(3));
         walk.world.stack.invoke("accounts-purge", json!({"time": time})).await.expect("a pass");
     }
     walk.look().await;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The maximum delay of an SQS message. The log's sweep wakes deliveries that wait longer.
-pub const MAX_DELAY: Duration = Duration::from_secs(900);
+pub const MAX_DELAY: Duration = Duration::from_mins(15);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DueAttempt {

@@ -75,12 +75,12 @@ pub enum NextStep {
 }
 
 /// The maximum delay that a receiver can request with `Retry-After`. Longer delays are shortened to this one.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
-pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+pub const MAX_AGE: Duration = Duration::from_hours(3 * 24);
 /// The last hours before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into these hours, so a
 /// delivery still gets a last attempt after a long outage.
-pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
+pub const LAST_HOURS: Duration = Duration::from_hours(4);
 /// Each delay is extended by up to this fraction, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(300), Duration::from_secs(1800)];
+    const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_mins(5), Duration::from_mins(30)];
 
     fn after(failure: Failure, attempt: u32) -> NextStep {
         next_step(Outcome::Failed(failure), attempt, &SCHEDULE, MAX_AGE, || 0.0)
@@ -184,16 +184,16 @@ mod tests {
     #[test]
     fn retry_after_applies_to_429_and_503_if_it_is_longer() {
         let asked = |status, seconds| after(Failure::Status(status, Some(Duration::from_secs(seconds))), 1);
-        assert_eq!(asked(429, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));
-        assert_eq!(asked(503, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));
+        assert_eq!(asked(429, 3600), NextStep::RetryAfter(Duration::from_hours(1)));
+        assert_eq!(asked(503, 3600), NextStep::RetryAfter(Duration::from_hours(1)));
         assert_eq!(asked(429, 1), NextStep::RetryAfter(SCHEDULE[0]));
-        assert_eq!(asked(429, 1_000_000), NextStep::RetryAfter(Duration::from_secs(86_400)));
+        assert_eq!(asked(429, 1_000_000), NextStep::RetryAfter(Duration::from_hours(24)));
         assert_eq!(asked(500, 3600), NextStep::RetryAfter(SCHEDULE[0]));
     }
 
     #[test]
     fn a_delivery_fails_if_the_next_attempt_would_be_too_late() {
-        let asked = Failure::Status(503, Some(Duration::from_secs(3600)));
+        let asked = Failure::Status(503, Some(Duration::from_hours(1)));
         for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
             let delay = Duration::from_secs(delay);
             let step = |left, jitter| next_step(Outcome::Failed(failure), 1, &SCHEDULE, left, || jitter);

@@ -13,13 +13,13 @@ use crate::{
 pub struct Retention(Duration);
 
 /// Items outlive the retention period by this much, so a resend on the last day still has its full schedule.
-const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
+const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_hours(24));
 
 impl Retention {
     /// Reads `DELIVERY_RETENTION`, in days.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         let days: u32 = env.number("DELIVERY_RETENTION", 1..=3650)?;
-        Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
+        Ok(Self(Duration::from_hours(u64::from(days) * 24)))
     }
 
     /// Deliveries are visible for this long.

@@ -32,11 +32,11 @@ attributes! {
 
 const DOING: &str = "scheduling a drain";
 /// A message that is this late is considered lost.
-const LOST_AFTER: Duration = Duration::from_secs(5 * 60);
+const LOST_AFTER: Duration = Duration::from_mins(5);
 /// The lock of a drain whose process has died expires after this time, which is longer than an invocation.
 const LOCK: Duration = Duration::from_secs(45);
 /// The state of a drain is forgotten this long after its last change, which is longer than it can wait.
-const MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MEMORY: Duration = Duration::from_hours(30 * 24);
 
 /// The state of an organization's drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -30,11 +30,11 @@ use crate::{
 /// A receiver that answers within this time is quick.
 pub const SECOND: Duration = Duration::from_secs(1);
 /// The gate of a late receiver opens after quick answers for this long.
-const MINUTE: Duration = Duration::from_secs(60);
+const QUICK_TIME: Duration = Duration::from_mins(1);
 /// The gate of a late or silent receiver is not written more often than this.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The gate of a callback origin is forgotten this long after its last change.
-const MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MEMORY: Duration = Duration::from_hours(30 * 24);
 /// The operation named in errors.
 const NOTING: &str = "noting the gate of a receiver";
 /// The sort key prefix of callback origins, which sort before every id.
@@ -87,7 +87,7 @@ impl Gate {
             // The silent drain may be making an attempt, so it also makes the next one, after the shortest pause.
             (Self::Silent { .. }, Evidence::Asked) => Self::Silent { since: now, tried_at: now },
             (Self::Quick { .. }, Evidence::Waits) => Self::Late { at: began, answered_at: began },
-            (Self::Late { at, .. }, Evidence::Quick) if began.since(at) >= MINUTE => quick,
+            (Self::Late { at, .. }, Evidence::Quick) if began.since(at) >= QUICK_TIME => quick,
             (Self::Late { at, answered_at }, Evidence::Quick) if now.since(answered_at) >= INTERVAL => {
                 Self::Late { at, answered_at: now }
             }

@@ -39,7 +39,7 @@ pub struct LastError {
 }
 
 /// The time after a recorded error during which no other errors are recorded.
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_mins(1);
 /// The attributes of the error. A new URL removes them.
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];
 

@@ -83,12 +83,12 @@ const NOTICED: [Attribute; 18] = [
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
 /// The time after which the service stops trying to send a notice.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const GIVE_UP_AFTER: Duration = Duration::from_hours(24);
 /// The time between the first and the second try. It doubles with each try.
-const FIRST_RETRY_DELAY: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_mins(1);
 /// The minimum time between two emails about an endpoint's failures. Without this limit, an endpoint that repeatedly
 /// fails and recovers would cause many emails.
-const APART: Duration = Duration::from_secs(60 * 60);
+const APART: Duration = Duration::from_hours(1);
 
 /// The time from the creation of a notice to its next try, after `tries` tries.
 pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
@@ -225,7 +225,7 @@ fn has_tries(tries: u32) -> Condition {
 mod tests {
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn notice(tries: u32) -> Notice {
         Notice {

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// The minimum time between two writes of `asked_at`, because an idle client calls thousands of times an hour.
-const ASKED_AT_INTERVAL: Duration = Duration::from_secs(10 * 60);
+const ASKED_AT_INTERVAL: Duration = Duration::from_mins(10);
 /// The minimum time between two writes of `taken_at`.
-const TAKEN: Duration = Duration::from_secs(60);
+const TAKEN: Duration = Duration::from_mins(1);
 
 impl Endpoints {
     /// Reads the pull endpoint `id` of `tenant`. The read is strongly consistent.

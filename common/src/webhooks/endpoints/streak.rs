@@ -6,7 +6,7 @@ use std::{str::FromStr, time::Duration};
 use crate::{id::NotAnId, timestamp::Timestamp};
 
 /// An endpoint is failing after this many failed attempts in a row, if the first of them began this long ago.
-pub const LONG: (u32, Duration) = (3, Duration::from_secs(5 * 60));
+pub const LONG: (u32, Duration) = (3, Duration::from_mins(5));
 
 /// Failed attempts at an endpoint without a success in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ pub const FULL: usize = 100;
 /// The number of failures that an email shows.
 const EMAILED_FAILURES: usize = 3;
 /// The minimum time between two emails about a workflow.
-const APART: Duration = Duration::from_secs(60 * 60);
+const APART: Duration = Duration::from_hours(1);
 /// The time after which the service stops trying to send a notice. A notice may have to wait for the next day's quota.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+const GIVE_UP_AFTER: Duration = Duration::from_hours(2 * 24);
 
 /// A workflow with failures that may have to be reported to its organization.
 pub struct Failing {
@@ -120,7 +120,7 @@ fn next_minute(time: Timestamp) -> Timestamp {
 mod tests {
     use super::{super::failure::tests::failure, *};
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn failing(failed: i64) -> Failing {
         Failing {

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The time that an item is kept after its last failure, which is longer than a notice may be pending.
-const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
+const ITEM_LIFETIME: Duration = Duration::from_hours(4 * 24);
 /// The maximum number of index pages that a sweep reads. A page contains about ten thousand workflows.
 const PAGES: usize = 20;
 

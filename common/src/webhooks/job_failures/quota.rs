@@ -50,7 +50,6 @@ impl Quota {
 attributes! {
     MAILS = "mails", MAIL_DAY = "mail_day",
 }
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DOING: &str = "counting emails to an organization";
 
 impl JobFailures {
@@ -73,7 +72,7 @@ impl JobFailures {
                 .set(MAIL_DAY, number(day.as_second()))
                 .set(MAILS, number(1))
                 .set(CALL, call.clone())
-                .set(DELETE_AT, number(day.after(DAY * 2).as_second()))
+                .set(DELETE_AT, number(day.after(Duration::from_hours(48)).as_second()))
                 .only_if(
                     MAIL_DAY.is_absent().or(MAIL_DAY.is_below(number(day.as_second()))).or(CALL.equals(call.clone())),
                 );

@@ -16,7 +16,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The minimum time between two writes of a process, once the notice is nearly due.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two writes of a process's count.
-const WRITE_INTERVAL: Duration = Duration::from_secs(60);
+const WRITE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A process's state for a workflow in a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

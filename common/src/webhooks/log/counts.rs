@@ -87,7 +87,7 @@ const MAX_STATEMENT_SUCCESSES: usize = 2000;
 /// The number of newest deliveries that the search for a success reads first.
 const FIRST_READ: usize = 20;
 /// The length of the periods that are counted.
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 /// The name of the test event.
 const TEST: &str = EventName::Test.as_str();
 

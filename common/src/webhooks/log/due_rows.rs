@@ -40,7 +40,7 @@ const PAGE_SIZE: i32 = 1000;
 /// A due row is checked this long after its minute. It exceeds every SQS delay and every attempt's duration.
 pub const CHECK_DELAY: Duration = MAX_DELAY;
 /// Due rows are kept for this long. A sweep starts at most this long ago.
-pub const ROW_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub const ROW_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 // The attributes of a cursor.
 attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked", }
@@ -196,7 +196,7 @@ impl DeliveryLog {
     /// Moves the request of a tenant's index to the minute after `now`.
     #[must_use]
     pub fn index_row_again(&self, tenant: &TenantId, now: Timestamp) -> Row {
-        self.index_row(tenant, now.after(Duration::from_secs(60)))
+        self.index_row(tenant, now.after(Duration::from_mins(1)))
     }
 
     /// Reads the tenants whose index is requested in a partition of a minute.

@@ -63,9 +63,9 @@ const PREFIX: &str = "ending/";
 /// The index contains a delivery after this time.
 const INDEX_LAG: Duration = Duration::from_secs(5);
 /// The time between the deletion and the last look, longer than any invocation that read the endpoint before.
-const LAST_LOOK: Duration = Duration::from_secs(15 * 60);
+const LAST_LOOK: Duration = Duration::from_mins(15);
 /// An item expires after this time, even if the sweep could not read it.
-const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_hours(7 * 24);
 /// The number of keys per read.
 const PAGE_SIZE: i32 = 500;
 const DOING: &str = "ending the deliveries of a deleted endpoint";

@@ -50,7 +50,7 @@ const PAGE_SIZE: usize = 250;
 /// The number of a partition's items that are deleted at a time.
 const DELETION_PAGE_SIZE: usize = 1000;
 /// The time for which the process that has stored a shared payload relies on it, longer than any invocation.
-const STORING_TIME: Duration = Duration::from_secs(60);
+const STORING_TIME: Duration = Duration::from_mins(1);
 const ERASING: &str = "erasing a delivery";
 const FORGETTING: &str = "forgetting deliveries";
 

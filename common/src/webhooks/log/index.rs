@@ -59,10 +59,10 @@ attributes! {
 }
 
 /// A delivery is late if its event entered the queue at least this long before the delivery enters the log.
-const BACKDATED_AFTER: Duration = Duration::from_secs(60);
+const BACKDATED_AFTER: Duration = Duration::from_mins(1);
 /// Deliveries are covered once they are this old: [`BACKDATED_AFTER`], the longest timeout of a function that writes
 /// deliveries (a minute, of `deliveries-wake`), and a minute for the differences between clocks.
-const COVERED_AGE: Duration = Duration::from_secs(180);
+const COVERED_AGE: Duration = Duration::from_mins(3);
 /// One delivery in this many requests the sweep.
 const SAMPLE: u128 = 1024;
 /// The maximum number of deliveries in a segment, unless there are very many shards.

@@ -75,7 +75,7 @@ const LEASES: usize = 10;
 /// The maximum number of reads of the index while other clients receive the found deliveries first.
 const MAX_INDEX_READS: usize = 3;
 /// The typical duration of a lease.
-const TYPICAL_LEASE: Duration = Duration::from_secs(60);
+const TYPICAL_LEASE: Duration = Duration::from_mins(1);
 /// The maximum number of deliveries that an overview counts.
 pub const MAX_COUNTED: usize = 1000;
 

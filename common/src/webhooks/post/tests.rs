@@ -412,7 +412,7 @@ async fn abrupt(tls: Option<TlsAcceptor>, answer: &'static [u8], stays: bool) ->
             stream.write_all(answer).await.ok();
             stream.flush().await.ok();
             if stays {
-                sleep(Duration::from_secs(60)).await;
+                sleep(Duration::from_mins(1)).await;
             }
             read
         };

@@ -16,7 +16,7 @@ use super::{
 use crate::timestamp::Timestamp;
 
 /// The maximum difference between a timestamp and the receiver's clock that libraries accept.
-const TOLERANCE: Duration = Duration::from_secs(300);
+const TOLERANCE: Duration = Duration::from_mins(5);
 
 /// Diagnoses a request. `now` is this service's time.
 pub(super) fn diagnose(

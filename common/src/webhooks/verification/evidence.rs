@@ -28,7 +28,7 @@ use crate::{
 
 /// The number of deliveries around the time of a request that it is compared with, and the time after the request.
 const MAX_NEARBY_DELIVERIES: usize = 10;
-const TIME_AFTER: Duration = Duration::from_secs(60);
+const TIME_AFTER: Duration = Duration::from_mins(1);
 /// The number of deliveries that are read concurrently.
 const CONCURRENCY: usize = 5;
 

@@ -49,9 +49,9 @@ pub(super) const MAX_NEWER_PAGES: usize = 8;
 /// The time ranges: value, label and length.
 pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
     ("", "Any time", None),
-    ("1h", "Last hour", Some(Duration::from_secs(3_600))),
-    ("24h", "24 hours", Some(Duration::from_secs(86_400))),
-    ("7d", "7 days", Some(Duration::from_secs(604_800))),
+    ("1h", "Last hour", Some(Duration::from_hours(1))),
+    ("24h", "24 hours", Some(Duration::from_hours(24))),
+    ("7d", "7 days", Some(Duration::from_hours(7 * 24))),
 ];
 
 /// The requested deliveries.

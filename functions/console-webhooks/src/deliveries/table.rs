@@ -18,7 +18,7 @@ use maud::{Markup, html};
 use crate::{numbers::is_fetched, states};
 
 /// The time for which a due attempt is shown as due now.
-const DUE_NOW_TIME: Duration = Duration::from_secs(60);
+const DUE_NOW_TIME: Duration = Duration::from_mins(1);
 /// A longer id or URL may be shortened, so the full one is shown on hover.
 const MAX_UNCUT_LENGTH: usize = 24;
 /// The maximum length of an endpoint's description in a cell.

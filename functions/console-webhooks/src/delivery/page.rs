@@ -39,9 +39,9 @@ pub(super) const CONFIRM: (&str, &str) =
     ("confirm", "`resend` shows the button for resending the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The time for which a due attempt is shown as in progress.
-const IN_PROGRESS_TIME: Duration = Duration::from_secs(60);
+const IN_PROGRESS_TIME: Duration = Duration::from_mins(1);
 /// The time after a resend in which a link may show the confirmation.
-const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
+const CONFIRMATION_TIME: Duration = Duration::from_mins(1);
 
 /// The delivery in the path.
 pub(super) fn id(typed: &FormValues) -> Result<DeliveryId> {

@@ -68,7 +68,7 @@ pub(super) const FIELDS: [(&str, &str); 15] = [
 ];
 
 /// The maximum time that the old secret stays valid.
-const MAX_OVERLAP: Duration = Duration::from_secs(604_800);
+const MAX_OVERLAP: Duration = Duration::from_hours(7 * 24);
 
 /// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";

@@ -42,7 +42,7 @@ const MAX_COUNTED: usize = 1000;
 /// The number of pending and of failed deliveries whose attempts are counted for a failing endpoint.
 const MAX_READ: usize = 100;
 /// The time after a change in which a link may show the confirmation.
-const CONFIRMATION_TIME: Duration = Duration::from_secs(60);
+const CONFIRMATION_TIME: Duration = Duration::from_mins(1);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 

@@ -19,7 +19,6 @@ use crate::recipients::Addressee;
 const MAX_NAME_LENGTH: usize = 200;
 /// The number of workflows that an email about several lists, those with the most failures.
 const MAX_LISTED: usize = 20;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the email about the failed jobs of these workflows. For a recipient who agreed, it quotes untrusted text.
 /// `last_of` is set for the last email of a day.
@@ -32,7 +31,7 @@ pub(crate) fn about(to: Addressee<'_>, failing: &[&Failing], last_of: Option<Tim
         parts.push(Part::Text(format!(
             "This is today's last email about failed jobs, for all workflows. Failures until {} are reported in later \
              emails.",
-            now.day().after(DAY).readable()
+            now.next_day().readable()
         )));
     }
     let why = to.why("Owners can change the address or turn off emails about failed jobs in the settings.");

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 
 /// The maximum number of rows in a `BatchWriteItem`.
 const BATCH: usize = 25;
-const RETENTION: Duration = Duration::from_secs(30 * 86_400);
+const RETENTION: Duration = Duration::from_hours(30 * 24);
 
 struct App {
     dynamodb: aws_sdk_dynamodb::Client,

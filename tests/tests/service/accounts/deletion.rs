@@ -119,7 +119,7 @@ pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) 
     world.rpc(&owner.key, "deliveries/resend", json!({"delivery_id": delivered})).await.ok();
     let tenant = owner.id.parse().expect("an id");
     let shards = world.stored_endpoints().shards(&tenant, None).await.expect("the shards");
-    let later = Timestamp::now().after(Duration::from_secs(600));
+    let later = Timestamp::now().after(Duration::from_mins(10));
     world.delivery_log().index(&tenant, &shards, later).await.expect("an index");
 }
 

@@ -23,7 +23,7 @@ async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     furnish(&world, &jo, &receiver).await;
     assert_eq!(delete(&world, &jo).await.status, 200);
     let doomed = Doomed::function(&world, "accounts-purge", call..u64::MAX, takes_effect).await;
-    let time = Timestamp::now().after(Duration::from_secs(180));
+    let time = Timestamp::now().after(Duration::from_mins(3));
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     purge(&world, 3).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new(), "{call}");
@@ -58,7 +58,7 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
     }
     assert_eq!(delete(&world, &jo).await.status, 200);
     let hurried = function(&world);
-    let tick = json!({"time": Timestamp::now().after(Duration::from_secs(180))});
+    let tick = json!({"time": Timestamp::now().after(Duration::from_mins(3))});
     // The last ten seconds of an invocation are reserved for calls in progress.
     hurried.clone().call(tick.clone(), context(9)).await.expect("there is no time");
     assert!(left_of(&world, &jo.id).await.len() > 1200);
@@ -96,7 +96,7 @@ async fn a_large_index_is_deleted_until_the_time_is_up() {
     .await;
     let jo = world.tenant("acme").await;
     assert_eq!(delete(&world, &jo).await.status, 200);
-    let (purge, tick) = (function(&world), json!({"time": Timestamp::now().after(Duration::from_secs(180))}));
+    let (purge, tick) = (function(&world), json!({"time": Timestamp::now().after(Duration::from_mins(3))}));
     is_endless.on();
     let pass = timeout(Duration::from_secs(30), purge.clone().call(tick.clone(), context(11)));
     pass.await.expect("the pass ends").expect("a pass");
@@ -192,7 +192,7 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let [(tenant, Recovery { id, .. })] = &open[..] else { unreachable!("{open:?}") };
     let taken =
         log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the write succeeds").expect("it is free");
-    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    let end = tokio::time::Instant::now() + Duration::from_mins(1);
     assert!(log.forget_partitions(tenant, end).await.expect("the deletion succeeds"));
     log.save_recovery(tenant, &taken).await.expect("the call has no effect");
     assert!(log.take_recovery(tenant, *id, Timestamp::now()).await.expect("the call succeeds").is_none());

@@ -10,7 +10,7 @@ use tests::{Browser, Receiver, World, event, world::tables::Item};
 use super::{says, text};
 use crate::deliveries::{Book, Draft, HOUR};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_console_shows_the_first_step() {

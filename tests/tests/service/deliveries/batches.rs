@@ -107,7 +107,7 @@ async fn without_resolver(world: &World, batch: Value) -> Vec<String> {
     let tls = system_tls().expect("trusted authorities");
     let deliver = webhooks_deliver::function_over(&world.delivering(), network, tls).expect("settings");
     let mut event = LambdaEvent::new(serde_json::from_value(batch).expect("a batch"), Context::default());
-    let deadline = SystemTime::now() + Duration::from_secs(60);
+    let deadline = SystemTime::now() + Duration::from_mins(1);
     let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
     let undone = deliver.handle(event).await.expect("an answer").batch_item_failures;

@@ -14,7 +14,7 @@ use super::{HOUR, log::noise};
 
 /// The time limit for a process to handle all consequences of an event. The process may have to wait for redelivered
 /// messages.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An event, and the flaky endpoint that it is for.
 #[derive(Clone, Copy, Debug)]

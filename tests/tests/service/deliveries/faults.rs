@@ -133,7 +133,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_events_survive_failing_calls_and_three_kills() {
-    survive(60, 3, Duration::from_millis(700), 5, Duration::from_secs(300)).await;
+    survive(60, 3, Duration::from_millis(700), 5, Duration::from_mins(5)).await;
 }
 
 /// The full version: `cargo test --release -p tests -- --ignored two_thousand`.
@@ -141,7 +141,7 @@ async fn sixty_events_survive_failing_calls_and_three_kills() {
 #[ignore = "takes minutes; the test above is a smaller version"]
 async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
     // As in the template, messages are redelivered only after their invocation has ended.
-    survive(2000, 10, Duration::from_secs(3), 30, Duration::from_secs(900)).await;
+    survive(2000, 10, Duration::from_secs(3), 30, Duration::from_mins(15)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,7 +226,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     // These are far fewer descriptors than 200 concurrent attempts need, and too few even for the queues.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
-    let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
+    let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_mins(1));
     while hosts.len() < 60 {
         hosts.extend(receiver.received().await.iter().map(|r| r.header("host").to_owned()));
         assert!(Instant::now() < deadline, "{} of 60 deliveries arrived", hosts.len());
@@ -270,7 +270,7 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
             sent.insert(job.clone(), (is_rough, Instant::now()));
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while healthy.count().await < round * in_round
             || closing.arrivals().await.len() < rough_rounds * closing_in_round
             || failed < rough_rounds * endless.len()

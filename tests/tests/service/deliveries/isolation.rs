@@ -32,7 +32,7 @@ pub(super) async fn world_with(settings: &[(&str, &str)], url: &str) -> (World, 
 /// Like [`world_with`], but the receiver has not answered for two hours, and its next attempt is due.
 pub(super) async fn silent(settings: &[(&str, &str)], url: &str) -> (World, Tenant, String) {
     let (world, tenant, id) = world_with(settings, url).await;
-    world.make_silent(&tenant, &id, Timestamp::now().before(Duration::from_secs(2 * 60 * 60))).await;
+    world.make_silent(&tenant, &id, Timestamp::now().before(Duration::from_hours(2))).await;
     (world, tenant, id)
 }
 
@@ -274,7 +274,7 @@ async fn the_oldest_delivery_is_attempted_first() {
 async fn deliveries_to_a_silent_receiver_fail_after_three_days() {
     let receiver = Rough::start(Manner::Hangs).await;
     let (world, tenant, _) = silent(&[("DELIVERY_TIMEOUT", "1")], receiver.url()).await;
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     for (age, events) in [(DAY * 3, 0..5), (DAY * 3 - minute, 5..6)] {
         let mut batch = records(events.map(|job| event(&tenant.id, job)));
         for record in batch["Records"].as_array_mut().expect("records") {

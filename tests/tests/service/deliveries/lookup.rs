@@ -16,7 +16,7 @@ use tests::{Call, Receiver, Tenant, World, event, records};
 
 use super::{Book, Draft, HOUR, SECOND, id, ids, newest_first, pages};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 impl Book {
     /// Writes a tenant's index as if it were this time, until there is no more to write.

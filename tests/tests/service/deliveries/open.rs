@@ -9,7 +9,7 @@ use tests::{Browser, Pages, Receiver, Tenant, World, browser::readable, event, i
 
 use super::{Book, Draft, HOUR, SECOND, pages};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// Reads all pages of the list. Returns the number of an endpoint's deliveries with this status, and the time of the
 /// oldest.

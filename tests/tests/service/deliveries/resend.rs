@@ -22,7 +22,7 @@ async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
 /// The attempts that are due after `from`, according to the due rows.
 async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
-    for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
+    for minute in Minute::of(from.before(Duration::from_mins(1))).until(Minute::of(Timestamp::now())) {
         for partition in 0..PARTITIONS {
             let rows = book.log.all_due(minute, partition).try_concat().await.expect("the rows");
             found.extend(rows.into_iter().map(|row| row.attempt));

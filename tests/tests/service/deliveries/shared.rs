@@ -93,7 +93,7 @@ async fn a_shared_payload_is_erased_with_the_last_delivery() {
     let delivered = Receiver::start().await;
     world.endpoint(&tenant, &delivered.url("/"), "s").await;
     world.deliver(large(&tenant.id, "j", 2_000)).await;
-    let long_ago = Timestamp::now().before(Duration::from_secs(60)).as_millisecond();
+    let long_ago = Timestamp::now().before(Duration::from_mins(1)).as_millisecond();
     world.set_where("deliveries", |item| item.contains_key("shared_at"), &json!({"shared_at": long_ago})).await;
     let failed = world.log_of(&tenant.id, Status::Failed).await;
     assert_eq!((failed.len(), payloads(&world).await), (3, 2), "one is shared, and one is of the delivered one");
@@ -151,7 +151,7 @@ async fn a_repeated_erasure_spares_a_payload_that_was_stored_again() {
         assert_eq!(answer.error(), (409, "CONFLICT", "delivery_pending"));
         assert_eq!(payloads(&world).await, 1);
     }
-    let long_ago = json!({"shared_at": Timestamp::now().before(Duration::from_secs(60)).as_millisecond()});
+    let long_ago = json!({"shared_at": Timestamp::now().before(Duration::from_mins(1)).as_millisecond()});
     world.set_where("deliveries", |item| item.contains_key("shared_at"), &long_ago).await;
     erase(&world, &tenant, json!({"delivery_id": delivery.id})).await;
     assert_eq!(payloads(&world).await, 0, "nothing is left");

@@ -360,7 +360,7 @@ async fn a_restore_ends_a_purged_organization_again() {
     let key = issued["key"].as_str().expect("a key");
     let purge = async || {
         for _ in 0..3 {
-            let time = Timestamp::now().after(Duration::from_secs(3 * 60));
+            let time = Timestamp::now().after(Duration::from_mins(3));
             world.stack.invoke("accounts-purge", json!({"time": time})).await.expect("a pass");
         }
     };
@@ -420,7 +420,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     // The sweep wakes the pending delivery, which arrives again with the same id.
     let due = world.log_of(&tenant.id, Status::Pending).await.remove(0).next_attempt_at.expect("a time");
     world.make_due(&tenant.id, &pending, made).await;
-    world.sweep(due.after(Duration::from_secs(20 * 60))).await;
+    world.sweep(due.after(Duration::from_mins(20))).await;
     while receiver.count().await < 7 {
         world.poll_due().await;
     }

@@ -14,7 +14,7 @@ use tokio::{process::Command, time::timeout};
 use super::{page, parser};
 
 /// The time limit for a page, sufficient on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api() {

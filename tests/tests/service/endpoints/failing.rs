@@ -288,7 +288,7 @@ async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
     assert_eq!((&stats.ok()["total"]["failed"], &stats.ok()["open"]["failed"]["count"]), (&json!(0), &json!(0)));
     let page = tests::Browser::new(&world, &tenant.cookie).open("/console").await;
     assert!(!page.page().contains("notice bad") && !page.page().contains("Resend"), "{}", page.page());
-    let since = Timestamp::now().before(Duration::from_secs(60));
+    let since = Timestamp::now().before(Duration::from_mins(1));
     let fields = json!({"webhook_endpoint_id": endpoint, "since": since});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
     world.sweep(Timestamp::now()).await;

@@ -9,7 +9,7 @@ use standardwebhooks::Webhook;
 use tests::{Received, Receiver, Tenant, World, event};
 use tokio::time::Instant;
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 
 async fn update(world: &World, tenant: &Tenant, id: &str, fields: Value) {
     let mut fields = fields;

@@ -83,7 +83,7 @@ async fn a_sample_of_a_job_event_counts_as_a_test() {
             (&json!("webhook.test"), &json!("failed"), &json!(1), &json!("test"))
         );
     }
-    world.sweep(Timestamp::now().after(Duration::from_secs(120))).await;
+    world.sweep(Timestamp::now().after(Duration::from_mins(2))).await;
     assert_eq!(world.mails().await.len(), emails, "no email about a failed job or a failing endpoint");
     assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
@@ -281,7 +281,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
         // The message is lost, so the sweep finds the test and makes its attempt. On a busy machine, the attempt may be
         // cut off; a later sweep then repeats it.
         for minutes in [17, 34, 51] {
-            world.sweep(Timestamp::now().after(Duration::from_secs(minutes * 60))).await;
+            world.sweep(Timestamp::now().after(Duration::from_mins(minutes))).await;
             world.handle_all().await;
             if begun == 0 || receiver.count().await > 0 {
                 break;

@@ -17,7 +17,7 @@ use super::{query, route, run, spoil, text};
 /// The time after which a request is considered incomplete.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, sufficient on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `usual`, or occasionally a different value. Only one or two parts of a request should be unusual, so that the code
 /// after the first parser is also tested.

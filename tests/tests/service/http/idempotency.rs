@@ -245,7 +245,7 @@ async fn a_crash_at_the_write_leaves_all_effects_or_none() {
         if takes_effect && matches!(route, "webhooks/test" | "deliveries/resend") {
             // The message was not sent, so the sweep sends it.
             assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
-            world.sweep(Timestamp::now().after(std::time::Duration::from_secs(17 * 60))).await;
+            world.sweep(Timestamp::now().after(std::time::Duration::from_mins(17))).await;
         }
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}, it takes effect: {takes_effect}");
     }))

@@ -13,11 +13,9 @@ use tokio::time::Instant;
 use super::{HOUR, MINUTE, failed, failure, later, mails, reported, said};
 use crate::notices::sweep;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// Tomorrow's time after this many minutes. The tests that count a day's emails may run across midnight.
 fn tomorrow(minutes: u64) -> Timestamp {
-    Timestamp::now().day().after(DAY + Duration::from_secs(minutes * 60))
+    Timestamp::now().next_day().after(Duration::from_mins(minutes))
 }
 
 #[tokio::test(flavor = "multi_thread")]

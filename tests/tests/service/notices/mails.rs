@@ -258,7 +258,7 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
     let mail = mails(&world).await.pop().expect("a mail");
     let text = mail["text"].as_str().expect("a string");
     let disabled = world.only_endpoint(&tenant).await["disabled_at"].as_str().expect("a time").parse::<Timestamp>();
-    let until = disabled.expect("a time").after(std::time::Duration::from_secs(7 * 24 * 60 * 60));
+    let until = disabled.expect("a time").after(std::time::Duration::from_hours(7 * 24));
     for part in [
         &format!("Until {}, new and pending deliveries are held instead", until.readable()),
         "So far, 2 deliveries are held.",

@@ -126,7 +126,7 @@ async fn a_failure_that_an_older_version_reported_goes_on() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 4]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    let day_ago = Timestamp::now().before(Duration::from_secs(86_400));
+    let day_ago = Timestamp::now().before(Duration::from_hours(24));
     let stored = json!({"failing_since": day_ago.as_millisecond(), "told_since": day_ago.as_millisecond()});
     world.set("webhook-endpoints", ("webhook_endpoint_id", &id), stored).await;
     world.deliver(event(&tenant.id, "j")).await;

@@ -303,7 +303,7 @@ async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &
 async fn a_delivery_waits_for_a_silent_receiver(world: &World) {
     let tenant = world.tenant("silent").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
-    world.make_silent(&tenant, &id, Timestamp::now().before(Duration::from_secs(40 * 60))).await;
+    world.make_silent(&tenant, &id, Timestamp::now().before(Duration::from_mins(40))).await;
     world.deliver(event(&tenant.id, "j")).await;
     world.poll_all("hanging-deliveries").await;
 }
@@ -312,15 +312,15 @@ async fn lost_messages_of_drains_are_replaced(world: &World) {
     let tenant = world.tenant("lost").await;
     world.new_endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
     let silent = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
-    world.make_silent(&tenant, &silent, Timestamp::now().before(Duration::from_secs(40 * 60))).await;
+    world.make_silent(&tenant, &silent, Timestamp::now().before(Duration::from_mins(40))).await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;
     world.poll_all("job-events").await;
     for queue in ["slow-deliveries", "hanging-deliveries"] {
         assert_eq!(world.drain(queue).await.len(), 1, "{queue}");
     }
-    let late = Timestamp::now().before(Duration::from_secs(6 * 60)).as_millisecond();
+    let late = Timestamp::now().before(Duration::from_mins(6)).as_millisecond();
     world.set_drains(&tenant, json!({"expected_at": late})).await;
-    world.sweep(Timestamp::now().after(Duration::from_secs(20 * 60))).await;
+    world.sweep(Timestamp::now().after(Duration::from_mins(20))).await;
     assert_eq!(world.counts("slow-deliveries").await, [1, 0, 0]);
     world.handle_all().await;
 }
@@ -357,7 +357,7 @@ async fn a_slow_receiver_asks_for_an_hour(world: &World) {
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.make_late(&tenant, &id).await;
     world.deliver(event(&tenant.id, "slow")).await;
-    world.sweep(Timestamp::now().after(Duration::from_secs(2 * 60 * 60))).await;
+    world.sweep(Timestamp::now().after(Duration::from_hours(2))).await;
     world.handle_all().await;
 }
 
@@ -394,7 +394,7 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     assert_eq!(world.cli(&second.cookie, "delete-user", leaving.clone()).await.status, 200);
     assert_eq!(world.cli(&mover.cookie, "delete-user", leaving.clone()).await.status, 200);
     assert_eq!(world.cli(&cookie, "delete-user", leaving).await.status, 200);
-    let later = Timestamp::now().after(Duration::from_secs(180));
+    let later = Timestamp::now().after(Duration::from_mins(3));
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("the purge succeeds");
     let mut bounced = tests::sample_event("accounts-bounces");
     bounced["detail"]["bounce"]["bounceType"] = json!("Transient");

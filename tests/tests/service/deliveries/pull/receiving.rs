@@ -272,7 +272,7 @@ async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
     // The lease ends too late for a message, so the sweep wakes the delivery.
     world.forget_sweeps().await;
-    world.sweep(lease.after(Duration::from_secs(60))).await;
+    world.sweep(lease.after(Duration::from_mins(1))).await;
     let woken = world.drain("deliveries").await;
     assert_eq!(woken, [json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})]);
 }

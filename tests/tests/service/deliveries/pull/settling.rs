@@ -337,7 +337,7 @@ async fn a_recovery_leaves_out_what_waits_for_a_client() {
     let taken = take_one(&world, &tenant, &endpoint).await;
     settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
     tokio::time::sleep(Duration::from_millis(2)).await;
-    let since = Timestamp::now().before(Duration::from_secs(60));
+    let since = Timestamp::now().before(Duration::from_mins(1));
     let fields = json!({"webhook_endpoint_id": endpoint, "since": since, "status": "pending"});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
     sweep_after(&world, 0).await;
