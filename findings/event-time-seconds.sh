@@ -2,11 +2,11 @@
 # On MariaDB 10.11, the usual types for a time drop the milliseconds without a warning, in the schemas that SQLAlchemy
 # 2.1.9, peewee 4.5.3, Pony 0.7.20, Sequelize 6.37.8, Knex 3.3.0, TypeORM 1.1.1 and MikroORM 6.6.16 create: their
 # `DATETIME` and `TIMESTAMP` have none. A receiver that ignores each event older than the last one of its job then
-# applies an older one of the same second. MySQL, by its manual, and MariaDB with TIME_ROUND_FRACTIONAL round instead, so
-# such a receiver also ignores newer events, unless Pony or Sequelize has dropped the milliseconds before. Django 5.2.19
-# keeps six digits. Hurt: receivers of webhooks that order events by their time: an old state of a job replaces a new
-# one, and tests on SQLite pass. A precision of 3 helps: `DATE(3)` in Sequelize, `precision` in Knex, TypeORM and Pony,
-# `length` in MikroORM, and `mysql.DATETIME(fsp=3)` in SQLAlchemy. peewee has no such option: store milliseconds.
+# applies an older one of the same second. MySQL, by its manual, and MariaDB with TIME_ROUND_FRACTIONAL round instead,
+# so such a receiver also ignores newer events, unless Pony or Sequelize has dropped the milliseconds before. Django
+# 5.2.19 keeps six digits. Hurt: receivers of webhooks that order events by their time: an old state of a job replaces
+# a new one, and tests on SQLite pass. A precision of 3 helps: `DATE(3)` in Sequelize, `precision` in Knex, TypeORM and
+# Pony, `length` in MikroORM, and `mysql.DATETIME(fsp=3)` in SQLAlchemy. peewee has no such option: store milliseconds.
 # Source: https://dev.mysql.com/doc/refman/8.4/en/fractional-seconds.html
 # Usage: findings/event-time-seconds.sh. Needs apt-get of Debian 12, Node.js 20, npm's registry, Python 3.11 with pip,
 # and PyPI. Fails if the behavior changes.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Three clients of the Model Context Protocol wait 5 seconds for a tool by default, and then report an error:
 # openai-agents 0.24.0, autogen-ext 0.7.5 and google-adk 2.13.0, whose `timeout` is, by its description, for the
-# connection. The protocol has no limit, and langchain-mcp-adapters 0.3.2 waits. The tool has done its work by then, and
-# its result is dropped. Hurt: those who let a model test a webhook endpoint: a receiver may take 15 seconds for an
+# connection. The protocol has no limit, and langchain-mcp-adapters 0.3.2 waits. The tool has done its work by then,
+# and its result is dropped. Hurt: those who let a model test a webhook endpoint: a receiver may take 15 seconds for an
 # event, so the model finds one that takes 6 seconds broken, without its status, and sends another test. A limit of 30
 # seconds helps: `client_session_timeout_seconds`, `read_timeout_seconds` and `timeout`, in this order.
 # Source: https://github.com/google/adk-python/blob/main/src/google/adk/tools/mcp_tool/mcp_session_manager.py
