@@ -97,6 +97,14 @@ pub(super) fn wrong(secret: &SigningSecret, owner: Owner) -> Vec<HmacKey> {
         (format!("{text} "), "The secret has a space at its end. Remove it."),
         (format!("\"{text}\""), "The secret has quotes around it, perhaps from an environment file. Remove them."),
         (format!("'{text}'"), "The secret has quotes around it, perhaps from an environment file. Remove them."),
+        (before_comment(text), "The secret was cut at `#`, perhaps in an environment file. Put it in quotes there."),
+        (
+            without_variables(text),
+            "A `$` and the name after it are missing, perhaps because an environment file replaced them by the value of a \
+             variable. Use a secret without `$`.",
+        ),
+        (text.trim_end_matches('=').to_owned(), "The `=` at the end of the secret is missing."),
+        (text.replace('+', " "), "Each `+` of the secret became a space, as in a form or a query."),
         (text.trim().to_owned(), "White space around the secret was removed. It is part of the key."),
         (text.to_lowercase(), "The secret was converted to lower case."),
         (text.to_uppercase(), "The secret was converted to upper case."),
@@ -138,6 +146,26 @@ fn lenient(text: &str) -> Vec<u8> {
     LENIENT.decode(&*symbols).unwrap_or_default()
 }
 
+/// Reads a line of an environment file without quotes like Node.js, dotenv and Bun, for which `#` begins a comment.
+fn before_comment(text: &str) -> String {
+    text.split('#').next().unwrap_or_default().trim_end().to_owned()
+}
+
+/// Replaces each `$NAME` like Next.js, Vite and Bun if there is no such variable.
+fn without_variables(text: &str) -> String {
+    let mut parts = text.split('$');
+    let mut expanded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
+            expanded.push_str(part.trim_start_matches(|other: char| other.is_ascii_alphanumeric() || other == '_'));
+        } else {
+            expanded.push('$');
+            expanded.push_str(part);
+        }
+    }
+    expanded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,11 +186,31 @@ mod tests {
         }
     }
 
+    /// As read by @next/env 16.4.6. `findings/env-file-secrets.sh` shows what others read.
+    #[test]
+    fn environment_files_are_read_like_next_js() {
+        for (text, read) in [
+            ("correct#horse", "correct"),
+            ("correct #horse", "correct"),
+            ("correct$horse-battery", "correct-battery"),
+            ("pa$$word-x", "pa$-x"),
+            ("1$2-$", "1$2-$"),
+        ] {
+            assert_eq!(without_variables(&before_comment(text)), read, "{text}");
+        }
+    }
+
     #[test]
     fn a_mistake_never_gives_a_right_key() {
-        for text in
-            ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "c2VjcmV0MQ==", "correct horse", "geh\u{e4}im", "abcdef12", "a"]
-        {
+        for text in [
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "c2VjcmV0MQ==",
+            "correct horse",
+            "correct#horse+$1",
+            "geh\u{e4}im",
+            "abcdef12",
+            "a",
+        ] {
             let secret = SigningSecret::parse(text).expect("a secret");
             let right: Vec<_> = right(&secret, OWNER).into_iter().map(|key| key.bytes).collect();
             assert!(wrong(&secret, OWNER).iter().all(|key| !right.contains(&key.bytes)), "{text}");

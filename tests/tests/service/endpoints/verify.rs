@@ -372,6 +372,28 @@ async fn a_secret_from_before_a_rotation_is_recognized() {
     assert_eq!((causes(answer.ok()), &answer.ok()["verified"]), (vec![], &json!(true)));
 }
 
+/// `findings/env-file-secrets.sh` shows which programs read a line of an environment file like this.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_an_environment_file_has_changed_is_recognized() {
+    let delivered = Delivered::with(async |world, tenant, id| {
+        let fields = json!({"id": id, "signing_secret": "staple#and+battery$horse-=", "rotation_overlap_seconds": 0});
+        world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+    })
+    .await;
+    let (headers, body) = (delivered.headers(), delivered.received.body.clone());
+    for (read, part) in [
+        ("staple", "cut at `#`"),
+        ("staple#and+battery-=", "A `$` and the name after it are missing"),
+        ("staple#and battery$horse-=", "Each `+` of the secret became a space"),
+        ("staple#and+battery$horse-", "The `=` at the end of the secret is missing"),
+    ] {
+        let computed = body_signature(&SigningSecret::parse(read).expect("a secret"), &body);
+        let answer = delivered.verify(&headers, &body, json!({"computed": computed})).await;
+        let found = &answer.ok()["causes"][0];
+        assert!(found["cause"] == "secret_altered" && text(&found["message"]).contains(part), "{read}: {found}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_other_form_of_an_event_is_recognized() {
     let delivered = Delivered::new().await;
